@@ -1,0 +1,40 @@
+# One command plans, one formats, one checks everything. `make PYTHON=python3.12 test` picks a Python.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+BASE := $(VENV)/.stamp-base
+DEV := $(VENV)/.stamp-dev
+CHECKED := k31ctl tests
+
+.PHONY: plan test lint format clean
+
+plan: $(BASE)
+	$(BIN)/k31ctl plan
+
+test: lint
+	$(BIN)/pytest -n 2
+
+lint: $(DEV)
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/mypy --strict $(CHECKED)
+	$(BIN)/lint-imports
+
+format: $(DEV)
+	$(BIN)/ruff check --fix $(CHECKED)
+	$(BIN)/ruff format $(CHECKED)
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find $(CHECKED) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(BASE): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(DEV): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@ $(BASE)

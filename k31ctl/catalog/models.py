@@ -1,0 +1,126 @@
+"""Models: from a profile, from a config.json, or from the folder of a checkpoint."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+from k31ctl.catalog.decode import decode
+from k31ctl.catalog.json_text import read_json_config
+from k31ctl.catalog.store import Kind, Store, unknown_id
+from k31ctl.core.architecture import model_from_config
+from k31ctl.core.figure import Assumption, Basis
+from k31ctl.core.model import Model, Published
+from k31ctl.errors import InputError
+
+_HUB_NAME_PARTS: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    url: str
+    checked: date
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Assumed:
+    id: str
+    text: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Profile:
+    """A model profile as it is written; ``config`` is spelled as the release's config.json."""
+
+    id: str
+    name: str
+    repo: str
+    config: Mapping[str, Any]
+    source: _Source
+    published: Published | None = None
+    repository_bytes: int | None = None
+    assumptions: tuple[_Assumed, ...] = ()
+    notes: str = ""
+
+
+def load_model(store: Store, spec: str) -> Model:
+    """Return the model that a profile's id, its hub name, a config.json or a folder stands for.
+
+    An id goes before a file of the same name; ``./name`` always means the file.
+    Raises ProfileError for an unknown id and InputError for a file that is no known model.
+    """
+    if spec in store.paths(Kind.MODELS):
+        return load_model_profile(store, spec)
+    if _exists(spec):
+        return model_at(Path(spec))
+    if (profile_id := _id_of_repo(store, spec)) is not None:
+        return load_model_profile(store, profile_id)
+    if _looks_like_path(spec):
+        raise InputError(
+            "no such file, folder or known repository",
+            where=spec[:200],
+            remedy="name a model profile, a config.json or a checkpoint folder; "
+            "k31ctl profiles list models shows the profiles",
+        )
+    raise unknown_id(Kind.MODELS, spec, store.ids(Kind.MODELS))
+
+
+def load_model_profile(store: Store, profile_id: str) -> Model:
+    """Return the model that a profile describes, with the profile's assumptions added."""
+    profile, where = _read(store, profile_id)
+    model = model_from_config(
+        profile.config,
+        model_id=profile.id,
+        name=profile.name,
+        where=f"{where}, config",
+        published=profile.published,
+    )
+    added = tuple(
+        Assumption(id=a.id, text=a.text, basis=Basis.ASSUMED, source=a.source)
+        for a in profile.assumptions
+    )
+    return replace(model, assumptions=model.assumptions + added)
+
+
+def repository_bytes(store: Store, profile_id: str) -> int | None:
+    """Size of all files of the release, where it is published."""
+    return _read(store, profile_id)[0].repository_bytes
+
+
+def model_at(path: Path) -> Model:
+    """Return the model that a config.json, or the one in a folder, describes."""
+    config, where = read_json_config(path)
+    place = path.resolve()
+    named = place.parent if place.suffix == ".json" else place
+    name = named.name or str(named)
+    return model_from_config(config, model_id=name, name=name, where=where)
+
+
+def _read(store: Store, profile_id: str) -> tuple[_Profile, str]:
+    raw, where = store.load(Kind.MODELS, profile_id)
+    return decode(_Profile, raw, where=where), where
+
+
+def _id_of_repo(store: Store, spec: str) -> str | None:
+    """Return the profile whose ``repo`` is ``spec``, in any case of letters."""
+    if len(spec.split("/")) != _HUB_NAME_PARTS:
+        return None
+    for profile_id in store.ids(Kind.MODELS):
+        raw, _ = store.load(Kind.MODELS, profile_id)
+        if str(raw.get("repo")).casefold() == spec.casefold():
+            return profile_id
+    return None
+
+
+def _exists(spec: str) -> bool:
+    try:
+        return Path(spec).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _looks_like_path(spec: str) -> bool:
+    return os.sep in spec or "/" in spec or spec.endswith(".json")

@@ -1,0 +1,1 @@
+"""Commands: names, options and exit codes."""

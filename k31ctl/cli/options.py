@@ -1,0 +1,122 @@
+"""Arguments and options that more than one command takes, each declared once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from k31ctl import units
+
+T = TypeVar("T")
+
+
+class Lengths(tuple[int, ...]):
+    """A comma list of token counts."""
+
+    __slots__ = ()
+
+
+class Counts(tuple[int, ...]):
+    """A comma list of positive whole numbers."""
+
+    __slots__ = ()
+
+
+def _said(read: Callable[[str], T]) -> Callable[[str], T]:
+    """Return ``read`` with its complaint shown as a mistake in the option."""
+
+    def parser(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    return parser
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= 10**9):
+        raise ValueError(f"{text[:60]!r} is not a whole number from 1 to 1000000000; write 1,8,32")
+    return int(text)
+
+
+def _lengths(text: str) -> Lengths:
+    return Lengths(units.parse_list(text, units.parse_tokens))
+
+
+def _counts(text: str) -> Counts:
+    return Counts(units.parse_list(text, _count))
+
+
+_bytes = _said(units.parse_bytes)
+_tokens = _said(units.parse_tokens)
+
+JsonOpt = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+DebugOpt = Annotated[
+    bool, typer.Option("--debug", help="Show the traceback of a failure; goes anywhere.")
+]
+VersionOpt = Annotated[bool, typer.Option("--version", help="Show the version and exit.")]
+ProfilesOpt = Annotated[
+    list[Path] | None,
+    typer.Option("--profiles", metavar="DIR", help="A folder of profiles that go before ours."),
+]
+GateOpt = Annotated[
+    list[str] | None,
+    typer.Option("--gate", metavar="EXPR", help="Exit 4 unless this holds, such as fits==true."),
+]
+HtmlOpt = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Write the result as a page.")
+]
+CsvOpt = Annotated[
+    Path | None, typer.Option("--csv", metavar="FILE", help="Write the table as CSV.")
+]
+MarkdownOpt = Annotated[
+    Path | None, typer.Option("--markdown", metavar="FILE", help="Write the result as Markdown.")
+]
+
+ModelArg = Annotated[
+    str,
+    typer.Argument(
+        metavar="[MODEL]", help="A model profile, a config.json or a checkpoint folder."
+    ),
+]
+OnOpt = Annotated[
+    str, typer.Option("--on", metavar="HARDWARE", help="A hardware profile, or this.")
+]
+NodesOpt = Annotated[int, typer.Option("--nodes", min=1, max=100_000, help="How many nodes.")]
+TpOpt = Annotated[int | None, typer.Option("--tp", min=1, help="Ranks of tensor parallelism.")]
+PpOpt = Annotated[int | None, typer.Option("--pp", min=1, help="Stages of pipeline parallelism.")]
+DpOpt = Annotated[int | None, typer.Option("--dp", min=1, help="Ranks of data parallelism.")]
+EpOpt = Annotated[int | None, typer.Option("--ep", min=1, help="Ranks of expert parallelism.")]
+DcpOpt = Annotated[
+    int | None, typer.Option("--dcp", min=1, help="Ranks of decode-context parallelism.")
+]
+ContextOpt = Annotated[
+    Lengths | None,
+    typer.Option("--context", metavar="TOKENS,...", parser=_said(_lengths), help="Such as 8k,1m."),
+]
+BatchOpt = Annotated[
+    Counts | None,
+    typer.Option("--batch", metavar="N,...", parser=_said(_counts), help="Such as 1,8,32."),
+]
+PromptTokensOpt = Annotated[
+    int | None,
+    typer.Option("--prompt-tokens", metavar="TOKENS", parser=_tokens, help="Tokens per prompt."),
+]
+OutputTokensOpt = Annotated[
+    int | None,
+    typer.Option("--output-tokens", metavar="TOKENS", parser=_tokens, help="Tokens per answer."),
+]
+KvMemoryOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--kv-memory", metavar="SIZE", parser=_bytes, help="Cache per GPU, such as 42.23GiB."
+    ),
+]
+MaxModelLenOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--max-model-len", metavar="TOKENS", parser=_tokens, help="Longest context served."
+    ),
+]

@@ -1,0 +1,50 @@
+"""``k31ctl profiles``: what there is to plan with, and whether it is sound."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from k31ctl.catalog import Store, default_folders
+from k31ctl.catalog.check import check_profiles
+from k31ctl.catalog.listing import find_profile, list_profiles
+from k31ctl.cli.options import JsonOpt, ProfilesOpt
+from k31ctl.report import profiles as report
+
+KindArg = Annotated[
+    str | None,
+    typer.Argument(metavar="[KIND]", help="models, hardware, engines, drafts or prices."),
+]
+NameArg = Annotated[str, typer.Argument(metavar="NAME", help="A profile, as KIND/ID or as ID.")]
+PathsArg = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[PATHS]...", exists=True, help="Files or folders, instead of all."),
+]
+
+app = typer.Typer(no_args_is_help=True, help="List, show and check profiles.")
+
+
+@app.command(name="list")
+def list_all(
+    kind: KindArg = None, profiles: ProfilesOpt = None, *, as_json: JsonOpt = False
+) -> None:
+    """List models, hardware, engines, drafts and prices."""
+    found = list_profiles(Store(default_folders(profiles or ())), kind)
+    report.show_list(found, kind=kind, as_json=as_json)
+
+
+@app.command()
+def show(name: NameArg, profiles: ProfilesOpt = None, *, as_json: JsonOpt = False) -> None:
+    """Show one profile and the path of its file."""
+    found = find_profile(Store(default_folders(profiles or ())), name)
+    report.show_profile(found, as_json=as_json)
+
+
+@app.command()
+def check(
+    paths: PathsArg = None, profiles: ProfilesOpt = None, *, as_json: JsonOpt = False
+) -> None:
+    """Say which profiles are sound, and the first bad key of each that is not."""
+    found = check_profiles(default_folders(profiles or ()), paths or ())
+    report.show_check(found, paths=tuple(paths or ()), as_json=as_json)
+    raise typer.Exit(found.exit_code)

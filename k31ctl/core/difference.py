@@ -1,0 +1,281 @@
+"""What a checkpoint's headers hold against what its configuration implies.
+
+Half a million tensors are compared without a list of their names: a name is taken apart into its
+template, its layer and its expert, and only these are kept.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+from k31ctl.core.tensors import TensorTemplate
+
+# Buffers that old exports carry, that no configuration announces and no engine reads.
+IGNORED_SUFFIX = ".rotary_emb.inv_freq"
+
+_NUMBERED = re.compile(r"(?<![^.])(layers|experts|blocks)\.(0|[1-9][0-9]{0,5})(?=\.)")
+_NUMBER = re.compile(r"(?<![^.])(?:0|[1-9][0-9]{0,5})(?![^.])")
+_HOLE = re.compile(r"\{(?:layer|expert)\}")
+
+
+class FoundTensor(NamedTuple):
+    """One tensor of a header."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """Tensors that differ in their numbers only; the ranges stand in braces."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mismatch:
+    """Tensors of one template whose type or shape is not the expected one."""
+
+    pattern: Pattern
+    expected: str
+    found: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """The comparison; lists of names are cut at the cap, counts are not.
+
+    ``total_params`` counts each known tensor as its template does and any other by its elements.
+    """
+
+    num_tensors: int
+    total_bytes: int
+    total_params: int
+    expected_tensors: int
+    expected_bytes: int
+    num_missing: int
+    missing_bytes: int
+    missing: tuple[str, ...]
+    missing_patterns: tuple[Pattern, ...]
+    num_unexpected: int
+    unexpected_bytes: int
+    unexpected: tuple[str, ...]
+    unexpected_patterns: tuple[Pattern, ...]
+    num_mismatched: int
+    mismatched: tuple[Mismatch, ...]
+    num_ignored: int
+    duplicates: tuple[str, ...]
+    num_duplicates: int
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether every expected tensor is there as expected, once, and no other."""
+        return not (
+            self.num_missing or self.num_unexpected or self.num_mismatched or self.num_duplicates
+        )
+
+
+class _Family:
+    """What has been seen of one template: one byte per tensor, layer by layer as they appear."""
+
+    __slots__ = ("found", "per_layer", "shape", "template", "wrong")
+
+    def __init__(self, template: TensorTemplate) -> None:
+        self.template, self.shape = template, template.shape
+        self.per_layer = template.tensors_per_layer
+        self.found: dict[int, bytearray] = {}
+        self.wrong: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+
+    def gaps(self) -> Iterator[tuple[int, tuple[int, ...] | None]]:
+        """Layers where something is missing, with the missing experts; None stands for all."""
+        for layer in self.template.layers or (0,):
+            seen = self.found.get(layer)
+            if seen is None:
+                yield layer, None
+            elif 0 in seen:
+                yield layer, tuple(i for i, mark in enumerate(seen) if not mark)
+
+    def name(self, layer: int, expert: int) -> str:
+        """The name of one of its tensors."""
+        return self.template.name.replace("{layer}", str(layer)).replace("{expert}", str(expert))
+
+
+class Comparison:
+    """Takes tensors one by one, in any order, and says in the end how they differ."""
+
+    def __init__(self, templates: Sequence[TensorTemplate], *, cap: int) -> None:
+        self._cap = cap
+        self._families = [_Family(template) for template in templates]
+        self._by_key: dict[tuple[str, ...], _Family] = {}
+        for family in self._families:
+            self._by_key[_template_key(family.template.name)] = family
+        self._layers = {id(f): frozenset(f.template.layers) for f in self._families}
+        self._unexpected: dict[str, int] = {}
+        self._num_tensors = self._total_bytes = self._total_params = 0
+        self._num_ignored = self._num_duplicates = self._num_mismatched = 0
+        self._duplicates: list[str] = []
+
+    def add(self, tensors: Iterable[FoundTensor]) -> None:
+        """Take the tensors of one file."""
+        for tensor in tensors:
+            self._num_tensors += 1
+            self._total_bytes += tensor.num_bytes
+            self._add_one(tensor)
+
+    def _add_one(self, tensor: FoundTensor) -> None:
+        name, dtype, shape, num_bytes = tensor
+        key = _NUMBERED.split(name)
+        numbers = key[2::3]
+        del key[2::3]
+        family = self._by_key.get(tuple(key))
+        if family is None or not self._mark(family, numbers, name):
+            if name.endswith(IGNORED_SUFFIX):
+                self._num_ignored += 1
+            else:
+                self._total_params += prod(shape)
+                self._mark_unexpected(name, num_bytes)
+            return
+        template = family.template
+        if dtype == template.dtype and shape == family.shape:
+            self._total_params += template.params
+            return
+        self._total_params += template.params if shape == family.shape else prod(shape)
+        self._num_mismatched += 1
+        family.wrong.setdefault((dtype, shape), []).append(name)
+
+    def _mark(self, family: _Family, numbers: list[str], name: str) -> bool:
+        """Note that a tensor is there; false where its template has no such layer or expert."""
+        template = family.template
+        layer = int(numbers[0]) if template.layers else 0
+        expert = int(numbers[-1]) if template.num_experts else 0
+        if expert >= family.per_layer:
+            return False
+        seen = family.found.get(layer)
+        if seen is None:
+            if template.layers and layer not in self._layers[id(family)]:
+                return False
+            seen = family.found[layer] = bytearray(family.per_layer)
+        if seen[expert]:
+            self._mark_duplicate(name)
+        seen[expert] = 1
+        return True
+
+    def _mark_unexpected(self, name: str, num_bytes: int) -> None:
+        if name in self._unexpected:
+            self._mark_duplicate(name)
+        self._unexpected[name] = num_bytes
+
+    def _mark_duplicate(self, name: str) -> None:
+        self._num_duplicates += 1
+        if len(self._duplicates) < self._cap:
+            self._duplicates.append(name)
+
+    def result(self) -> Difference:
+        """How all tensors taken so far differ from the templates."""
+        templates = [family.template for family in self._families]
+        gaps = [(family, gap) for family in self._families for gap in family.gaps()]
+        sizes = [
+            (family.per_layer if experts is None else len(experts), family.template.tensor_bytes)
+            for family, (_, experts) in gaps
+        ]
+        return Difference(
+            num_tensors=self._num_tensors,
+            total_bytes=self._total_bytes,
+            total_params=self._total_params,
+            expected_tensors=sum(t.num_tensors for t in templates),
+            expected_bytes=sum(t.total_bytes for t in templates),
+            num_missing=sum(count for count, _ in sizes),
+            missing_bytes=sum(count * num_bytes for count, num_bytes in sizes),
+            missing=tuple(_first(_missing_names(gaps), self._cap)),
+            missing_patterns=tuple(
+                pattern for family in self._families for pattern in _missing_patterns(family)
+            ),
+            num_unexpected=len(self._unexpected),
+            unexpected_bytes=sum(self._unexpected.values()),
+            unexpected=tuple(_first(iter(sorted(self._unexpected)), self._cap)),
+            unexpected_patterns=patterns(self._unexpected),
+            num_mismatched=self._num_mismatched,
+            mismatched=tuple(m for family in self._families for m in self._wrong(family)),
+            num_ignored=self._num_ignored,
+            duplicates=tuple(self._duplicates),
+            num_duplicates=self._num_duplicates,
+        )
+
+    def _wrong(self, family: _Family) -> Iterator[Mismatch]:
+        template = family.template
+        for (dtype, shape), names in family.wrong.items():
+            for pattern in patterns(names):
+                yield Mismatch(
+                    pattern=pattern,
+                    expected=f"{template.dtype} {list(template.shape)}",
+                    found=f"{dtype} {list(shape)}",
+                    names=tuple(names[: self._cap]),
+                )
+
+
+def patterns(names: Iterable[str]) -> tuple[Pattern, ...]:
+    """Names grouped by what is left when their numbers are taken out."""
+    groups: dict[str, list[tuple[int, ...]]] = {}
+    for name in names:
+        key = _NUMBER.sub("{}", name)
+        groups.setdefault(key, []).append(tuple(int(n) for n in _NUMBER.findall(name)))
+    found = []
+    for key, numbers in groups.items():
+        text = key
+        for column in zip(*numbers, strict=True):
+            text = text.replace("{}", _range_text(column), 1)
+        found.append(Pattern(name=text, count=len(numbers)))
+    return tuple(found)
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Whole numbers as text: ``0-2,4,6-8``."""
+    parts: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def _range_text(numbers: Iterable[int]) -> str:
+    text = ranges(numbers)
+    return text if text.isdigit() else f"{{{text}}}"
+
+
+def _template_key(name: str) -> tuple[str, ...]:
+    key = _NUMBERED.split(_HOLE.sub("0", name))
+    del key[2::3]
+    return tuple(key)
+
+
+def _missing_patterns(family: _Family) -> Iterator[Pattern]:
+    """One pattern for all layers that lack the same experts."""
+    layers_of: dict[tuple[int, ...] | None, list[int]] = {}
+    for layer, experts in family.gaps():
+        layers_of.setdefault(experts, []).append(layer)
+    for experts, layers in layers_of.items():
+        chosen: Sequence[int] = range(family.per_layer) if experts is None else experts
+        name = family.template.name.replace("{layer}", _range_text(layers))
+        name = name.replace("{expert}", _range_text(chosen))
+        yield Pattern(name=name, count=len(layers) * len(chosen))
+
+
+def _missing_names(
+    gaps: Iterable[tuple[_Family, tuple[int, tuple[int, ...] | None]]],
+) -> Iterator[str]:
+    for family, (layer, experts) in gaps:
+        for expert in range(family.per_layer) if experts is None else experts:
+            yield family.name(layer, expert)
+
+
+def _first(names: Iterator[str], cap: int) -> Iterator[str]:
+    for _, name in zip(range(cap), names, strict=False):
+        yield name

@@ -1,0 +1,147 @@
+"""What a serving engine release reads, refuses and reserves, as far as memory depends on it."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+from k31ctl.core.figure import Basis
+from k31ctl.core.kv_cache import IndexFormat, KvFormat
+from k31ctl.units import Bytes
+
+
+class MemoryRule(StrEnum):
+    """How an engine turns free memory into room for requests."""
+
+    VLLM_BLOCKS = "vllm_blocks"
+    SGLANG_POOLS = "sglang_pools"
+    TOKENSPEED_ARENA = "tokenspeed_arena"
+    TRTLLM_FRACTION = "trtllm_fraction"
+    EMBEDDED = "embedded"
+
+
+class DataParallel(StrEnum):
+    """What ``--dp`` multiplies: whole tensor-parallel groups, or attention inside one group."""
+
+    GROUPS = "groups"
+    ATTENTION = "attention"
+
+
+class StageSplit(StrEnum):
+    """Which pipeline stages take the layers that do not divide."""
+
+    SPARE_LAST = "spare-last"
+    LAST = "last"
+    FULL_FIRST = "full-first"
+
+
+class ExpertParallel(StrEnum):
+    """Which expert-parallel sizes an engine takes."""
+
+    WORLD = "world"
+    DIVIDES_TENSOR = "divisor"
+    TENSOR_OR_ONE = "tensor-or-one"
+    TENSOR = "tensor"
+    NONE = "one"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """A parameter of the memory model, with why it has this value."""
+
+    value: float
+    why: str
+    source: str
+    basis: Basis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """A reservation in bytes, with why it has this value."""
+
+    bytes: Bytes
+    why: str
+    source: str
+    basis: Basis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLayout:
+    """The layouts that an engine accepts."""
+
+    pipeline: bool
+    data_parallel: DataParallel
+    expert_parallel: ExpertParallel
+    multi_node: str
+    source: str
+    stage_split: StageSplit = StageSplit.SPARE_LAST
+    expert_sizes: tuple[int, ...] = ()
+    decode_context_parallel: bool = True
+    decode_context_parallel_with_draft: bool = True
+    draft_with_pipeline: bool = True
+    shared_experts_sharded_under_ep: bool = True
+    dense_replicated_under_attention_dp: bool = False
+    index_keys_divided_by_dcp: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineMemory:
+    """What an engine reserves on each GPU; tables are keyed by GPU architecture or ``default``."""
+
+    rule: MemoryRule
+    fraction: Number
+    chunk_tokens: dict[str, int]
+    chunk_source: str
+    context: dict[str, Size]
+    communication: dict[str, Size]
+    graphs: dict[str, Size]
+    moe_workspace: dict[str, Size]
+    vision_encoder: dict[str, Size]
+    activation_per_chunk_token: Size
+    fraction_with_vision: Number | None = None
+    state_ratio: Number | None = None
+    page_tokens: int = 64
+    expert_width_multiple: dict[str, int] = field(default_factory=dict)
+    expert_hidden_multiple: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCache:
+    """The cache types of an engine; ``sparse_fp8`` is what ``fp8`` means for sparse attention."""
+
+    formats: tuple[KvFormat, ...]
+    default: KvFormat
+    index_default: IndexFormat
+    sparse_fp8: dict[str, KvFormat]
+    state_slots: dict[str, int]
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """One release of a serving engine (``development`` where it is a branch, not a release)."""
+
+    id: str
+    engine: str
+    version: str
+    name: str
+    architectures: tuple[str, ...]
+    layout: EngineLayout
+    memory: EngineMemory
+    cache: EngineCache
+    source: str
+    checked: str
+    released: str = ""
+    development: bool = False
+    rank: int = 0
+    gpu_architectures: tuple[str, ...] = ()
+    vendors: tuple[str, ...] = ("nvidia", "amd")
+    sparse_excluded_gpus: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+T = TypeVar("T")
+
+
+def for_gpu(table: dict[str, T], architecture: str) -> T:
+    """The entry of a table for a GPU architecture, else its ``default``."""
+    return table[architecture] if architecture in table else table["default"]

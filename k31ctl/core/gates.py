@@ -1,0 +1,93 @@
+"""Conditions on a result, such as ``fits==true`` or ``capacity.max_requests>=8``."""
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import isfinite
+
+from k31ctl.errors import UsageError
+
+_GATE = re.compile(r"\s*([A-Za-z_][\w.\[\]]*)\s*(<=|>=|==|!=|<|>)\s*(\S+)\s*")
+_OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """One condition: a name in the result, a comparison, a number."""
+
+    text: str
+    name: str
+    comparison: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """What a gate found."""
+
+    gate: str
+    actual: float
+    passed: bool
+
+
+def parse_gate(text: str) -> Gate:
+    """Read ``name<=value``; raises UsageError where it is not one."""
+    found = _GATE.fullmatch(text)
+    value = _number(found[3]) if found else None
+    if found is None or value is None:
+        raise UsageError(
+            f"{text[:80]!r} is not a gate",
+            where="--gate",
+            remedy="write a name from the result, a comparison and a number: 'fits==true' or "
+            "'memory.per_gpu.free_bytes>=1000000000'",
+        )
+    return Gate(text=text.strip(), name=found[1], comparison=found[2], value=value)
+
+
+def _number(text: str) -> float | None:
+    if text.lower() in ("true", "false"):
+        return float(text.lower() == "true")
+    try:
+        value = float(text.replace("_", ""))
+    except ValueError:
+        return None
+    return value if isfinite(value) else None
+
+
+def evaluate(gate: Gate, result: Mapping[str, object]) -> GateResult:
+    """Hold a gate against a result; raises UsageError where the name is not a number in it.
+
+    Raises UsageError.
+    """
+    names = numeric_names(result)
+    matches = [n for n in names if n == gate.name or n.endswith(f".{gate.name}")]
+    exact = [n for n in matches if n == gate.name]
+    chosen = exact or matches
+    if len(chosen) != 1:
+        what = "is in the result more than once" if chosen else "is not a number in the result"
+        shown = ", ".join(sorted(chosen or names)[:12])
+        raise UsageError(
+            f"{gate.name} {what}", where=f"--gate {gate.text!r}", remedy=f"names are: {shown}"
+        )
+    actual = names[chosen[0]]
+    passed = _OPERATORS[gate.comparison](actual, gate.value)
+    return GateResult(gate=gate.text, actual=actual, passed=passed)
+
+
+def numeric_names(result: Mapping[str, object], prefix: str = "") -> dict[str, float]:
+    """Every number and truth value of nested mappings, by dotted name; lists are left out."""
+    found: dict[str, float] = {}
+    for key, value in result.items():
+        if isinstance(value, Mapping):
+            found |= numeric_names(value, f"{prefix}{key}.")
+        elif isinstance(value, bool | int | float):
+            found[f"{prefix}{key}"] = float(value)
+    return found

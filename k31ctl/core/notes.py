@@ -1,0 +1,79 @@
+"""What a plan assumed, and what a person should be warned of."""
+
+from k31ctl.core.deployment import Deployment
+from k31ctl.core.engine import for_gpu
+from k31ctl.core.figure import Assumption
+from k31ctl.core.request import Parts, PlanRequest
+
+
+def assumptions(parts: Parts, request: PlanRequest, built: Deployment) -> tuple[Assumption, ...]:
+    """Everything the answer believes without knowing, the model's own assumptions first."""
+    memory, gpu = parts.engine.memory, parts.node.gpu.architecture
+    fraction = built.reserved.fraction
+    found = [*parts.model.assumptions, *built.rows.assumptions]
+    if request.kv_memory_bytes is None and not built.reserved.fraction_asked:
+        found.append(
+            Assumption(
+                id="memory-fraction",
+                text=f"{parts.engine.name} may use {fraction.value:g} of each GPU: {fraction.why}",
+                basis=fraction.basis,
+                source=fraction.source,
+            )
+        )
+    per_token = memory.activation_per_chunk_token
+    found.append(
+        Assumption(
+            id="activations",
+            text=f"prefill runs in chunks of {built.reserved.chunk_tokens:,} tokens: "
+            f"{per_token.why}",
+            basis=per_token.basis,
+            source=per_token.source,
+        )
+    )
+    tables = {
+        "graphs": memory.graphs,
+        "workspace": memory.moe_workspace,
+        "communication": memory.communication,
+        "vision": memory.vision_encoder,
+        "context": memory.context,
+    }
+    shown = {line.assumption for stage in built.stages for line in stage.fixed}
+    for key, table in tables.items():
+        size = for_gpu(table, gpu)
+        if key in shown:
+            found.append(Assumption(id=key, text=size.why, basis=size.basis, source=size.source))
+    return tuple(found)
+
+
+def warnings(
+    parts: Parts, request: PlanRequest, built: Deployment, *, longest: int, limit: int
+) -> tuple[str, ...]:
+    """What the answer does not say by itself: unused GPUs, branches, limits of length."""
+    found = []
+    layout, engine = built.layout, parts.engine
+    if layout.world < layout.num_gpus:
+        found.append(f"{layout.text} uses {layout.world} of {layout.num_gpus} GPUs")
+    if engine.development:
+        found.append(
+            f"{engine.name} is not a pinned release: its memory rules and flags may move"
+        )
+    if 0 < longest < limit and request.max_model_len is None:
+        found.append(
+            f"one request of {limit:,} tokens does not fit the cache: start the engine with a "
+            f"maximum length of {longest:,} or less"
+        )
+    if request.kv_memory_bytes is not None:
+        room = min(s.capacity_bytes - s.fixed_bytes for s in built.stages)
+        if request.kv_memory_bytes > room:
+            found.append(
+                "--kv-memory is more than is left on the tightest GPU beside weights and "
+                "reservations: the engine would run out of memory"
+            )
+    published = parts.model.published
+    if published and published.total_bytes and published.total_bytes != built.inventory.total_bytes:
+        off = published.total_bytes - built.inventory.total_bytes
+        found.append(
+            f"the published checkpoint differs from this inventory by {off:+,} bytes "
+            f"({published.source})"
+        )
+    return tuple(found)

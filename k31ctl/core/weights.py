@@ -1,0 +1,124 @@
+"""Weight bytes on each rank, by pipeline stage: what is divided, what every rank repeats."""
+
+from dataclasses import dataclass
+
+from k31ctl.core.engine import DataParallel, Engine, for_gpu
+from k31ctl.core.layout import Layout, stage_bounds
+from k31ctl.core.model import Model, WeightFormat
+from k31ctl.core.tensors import Group, Place, Shard, TensorTemplate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageWeights:
+    """Bytes that each rank of one stage loads, by how they are divided.
+
+    ``padding_bytes`` is the part of the routed experts that holds no weights: kernels want the
+    width of a rank's share rounded up.
+    """
+
+    stage: int
+    first_layer: int
+    end_layer: int
+    by_shard: dict[Shard, int]
+    padding_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes that one rank of the stage holds."""
+        return sum(self.by_shard.values())
+
+
+def expert_width_on_rank(model: Model, *, engine: Engine, layout: Layout, gpu: str) -> int:
+    """Columns of one expert that a rank holds, rounded up as the engine's kernels want it.
+
+    Only 4-bit experts that are divided are padded.
+    Source: vLLM 0.33.0 model_executor/layers/fused_moe/oracle/mxfp4.py.
+    """
+    assert model.experts is not None
+    share = model.experts.moe_intermediate_size // layout.expert_tp
+    table = engine.memory.expert_width_multiple
+    if model.experts.format is not WeightFormat.MXFP4 or layout.ep > 1 or not table:
+        return share
+    multiple = for_gpu(table, gpu)
+    return -(-share // multiple) * multiple
+
+
+def stage_weights(
+    model: Model, *, engine: Engine, layout: Layout, gpu: str
+) -> tuple[StageWeights, ...]:
+    """Weight bytes of one rank in each pipeline stage, first stage first."""
+    bounds = stage_bounds(model.num_layers, layout)
+    return tuple(
+        _one_stage(model, engine, layout, gpu, stage, first, end)
+        for stage, (first, end) in enumerate(bounds)
+    )
+
+
+def _one_stage(
+    model: Model, engine: Engine, layout: Layout, gpu: str, stage: int, first: int, end: int
+) -> StageWeights:
+    by_shard = dict.fromkeys(Shard, 0)
+    padding = 0
+    for t in model.templates:
+        if t.group is Group.MTP:
+            continue
+        count = _tensors_on_stage(t, first, end, stage=stage, num_stages=layout.pp)
+        if not count:
+            continue
+        if t.shard is Shard.EXPERT:
+            plain, padded = _expert_bytes(model, t, engine, layout, gpu)
+            by_shard[t.shard] += count * padded
+            padding += count * (padded - plain)
+        else:
+            ways = _ways(t.shard, engine, layout)
+            by_shard[t.shard] += -(-count * t.tensors_per_layer * t.tensor_bytes // ways)
+    return StageWeights(
+        stage=stage, first_layer=first, end_layer=end, by_shard=by_shard, padding_bytes=padding
+    )
+
+
+def _tensors_on_stage(
+    t: TensorTemplate, first: int, end: int, *, stage: int, num_stages: int
+) -> int:
+    """Layers of the family on a stage (1 for a tensor that the stage holds once)."""
+    match t.place:
+        case Place.FIRST:
+            return int(stage == 0)
+        case Place.LAST:
+            return int(stage == num_stages - 1)
+        case Place.LAYER:
+            return sum(first <= layer < end for layer in t.layers)
+
+
+def _ways(shard: Shard, engine: Engine, layout: Layout) -> int:
+    """Over how many ranks a tensor is divided."""
+    rules = engine.layout
+    attention_dp = layout.data_parallel is DataParallel.ATTENTION and layout.dp > 1
+    if shard is Shard.REPLICATED:
+        return 1
+    if shard is Shard.ATTENTION:
+        return layout.attention_tp
+    if attention_dp and rules.dense_replicated_under_attention_dp:
+        return 1
+    if shard is Shard.SHARED and (
+        attention_dp or (layout.ep > 1 and not rules.shared_experts_sharded_under_ep)
+    ):
+        return 1
+    return layout.tp
+
+
+def _expert_bytes(
+    model: Model, t: TensorTemplate, engine: Engine, layout: Layout, gpu: str
+) -> tuple[int, int]:
+    """Bytes of one layer's share of an expert tensor on the fullest rank: plain, and padded."""
+    experts = model.experts
+    assert experts is not None
+    per_rank = -(-experts.num_experts // layout.ep)
+    share = -(-t.tensor_bytes // layout.expert_tp)
+    width = expert_width_on_rank(model, engine=engine, layout=layout, gpu=gpu)
+    padded = t.tensor_bytes * width // experts.moe_intermediate_size
+    if experts.format is WeightFormat.MXFP4:
+        step = engine.memory.expert_hidden_multiple
+        hidden = -(-experts.hidden_size // step) * step
+        padded = padded * hidden // experts.hidden_size
+    return per_rank * share, per_rank * max(share, padded)

@@ -1,0 +1,1 @@
+"""Results, failures and progress as text: the only room that prints."""

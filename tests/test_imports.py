@@ -1,0 +1,30 @@
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+    "contracts"
+]
+
+
+@pytest.mark.parametrize("module", ["torch", "huggingface_hub", "httpx", "pynvml", "psutil"])
+def test_starting_the_program_leaves_out(module: str) -> None:
+    code = f"import sys, k31ctl.cli.main; sys.exit({module!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("contract", "exempt"),
+    [
+        ("Torch stays in the engine room", {"cli", "engine"}),
+        ("Only report prints and only cli parses arguments", {"cli", "report"}),
+    ],
+)
+def test_every_room_is_under_contract(contract: str, exempt: set[str]) -> None:
+    (found,) = [entry for entry in CONTRACTS if entry["name"] == contract]
+    rooms = {path.parent.name for path in (ROOT / "k31ctl").glob("*/__init__.py")}
+    assert {f"k31ctl.{room}" for room in rooms - exempt} <= set(found["source_modules"])

@@ -5,12 +5,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from k31ctl.catalog.engines import load_draft, load_engine
 from k31ctl.catalog.hardware import load_node
+from k31ctl.catalog.models import load_model_profile
 from k31ctl.catalog.store import Kind, Store, files_in, kind_named
 from k31ctl.errors import ProfileError
 
 # A kind that is not listed is checked for its syntax, its id and its source alone.
-_LOADERS: Final[dict[Kind, Callable[[Store, str], object]]] = {Kind.HARDWARE: load_node}
+_LOADERS: Final[dict[Kind, Callable[[Store, str], object]]] = {
+    Kind.MODELS: load_model_profile,
+    Kind.HARDWARE: load_node,
+    Kind.ENGINES: load_engine,
+    Kind.DRAFTS: load_draft,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

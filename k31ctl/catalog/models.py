@@ -117,7 +117,7 @@ def _id_of_repo(store: Store, spec: str) -> str | None:
 
 def _exists(spec: str) -> bool:
     try:
-        return Path(spec).exists()
+        return bool(spec) and Path(spec).exists()
     except (OSError, ValueError):
         return False
 

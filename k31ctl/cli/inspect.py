@@ -1,10 +1,40 @@
-"""``k31ctl inspect``: a placeholder until the command lands."""
+"""``k31ctl inspect``: whether a checkpoint's headers are what its model needs."""
 
-from k31ctl.errors import UsageError
+from typing import Annotated
+
+import typer
+
+from k31ctl.catalog import Store, default_folders
+from k31ctl.cli.options import GateOpt, JsonOpt, ProfilesOpt
+from k31ctl.core.gates import parse_gate
+from k31ctl.fetch.inspection import inspect_checkpoint
+from k31ctl.report.inspect import require_gates, show_inspection
+
+CheckpointArg = Annotated[
+    str, typer.Argument(metavar="CHECKPOINT", help="A folder with safetensors files.")
+]
+AgainstOpt = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="MODEL",
+        help="A model profile or a config.json, instead of the folder's own config.json.",
+    ),
+]
 
 
-def inspect() -> None:
-    """Not available in this version."""
-    raise UsageError(
-        "inspect is not available", where="k31ctl inspect", remedy="use k31ctl profiles"
-    )
+def inspect(
+    checkpoint: CheckpointArg,
+    model: AgainstOpt = None,
+    profiles: ProfilesOpt = None,
+    gate: GateOpt = None,
+    *,
+    as_json: JsonOpt = False,
+) -> None:
+    """Read a checkpoint's headers and hold them against what its configuration implies."""
+    gates = [parse_gate(text) for text in gate or ()]
+    store = Store(default_folders(profiles or ()))
+    found = inspect_checkpoint(store, checkpoint, model_spec=model)
+    show_inspection(found, model_spec=model, gates=gates, as_json=as_json)
+    found.require_proven()
+    require_gates(found, gates)

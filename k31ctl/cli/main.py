@@ -15,6 +15,7 @@ from k31ctl.errors import K31Error
 from k31ctl.report.failure import show_failure
 from k31ctl.report.profiles import show_version
 
+_INTERRUPTED: Final = 130
 _BROKEN_PIPE: Final = 141  # what a shell shows for a writer whose reader left
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -42,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         show_failure(error)
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
 
 
 def _run(arguments: list[str]) -> None:

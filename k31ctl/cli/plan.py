@@ -1,8 +1,96 @@
-"""``k31ctl plan``: a placeholder until the command lands."""
+"""``k31ctl plan``: what fits, where the memory goes, how many requests run at once."""
 
-from k31ctl.errors import UsageError
+from k31ctl.catalog.engines import load_draft, resolve_engine
+from k31ctl.catalog.models import load_model
+from k31ctl.catalog.store import Store, default_folders
+from k31ctl.cli import options as opt
+from k31ctl.cli import plan_options as own
+from k31ctl.cli.hardware import node_named
+from k31ctl.core import plan as core
+from k31ctl.core.gates import parse_gate
+from k31ctl.core.kv_cache import StateDtype
+from k31ctl.core.layout_rules import AskedLayout
+from k31ctl.report.plan import show_plan
+
+_CONTEXTS = opt.Lengths((128 << 10,))
+_BATCHES = opt.Counts((1,))
 
 
-def plan() -> None:
-    """Not available in this version."""
-    raise UsageError("plan is not available", where="k31ctl plan", remedy="use k31ctl profiles")
+def plan(
+    model: opt.ModelArg = "kimi-k3.1-pro",
+    *,
+    on: opt.OnOpt = "8x-b300",
+    engine: own.EngineOpt = "vllm",
+    nodes: opt.NodesOpt = 1,
+    tp: opt.TpOpt = None,
+    pp: opt.PpOpt = None,
+    dp: opt.DpOpt = None,
+    ep: opt.EpOpt = None,
+    dcp: opt.DcpOpt = None,
+    context: opt.ContextOpt = None,
+    batch: opt.BatchOpt = None,
+    max_model_len: opt.MaxModelLenOpt = None,
+    kv_dtype: own.KvDtypeOpt = None,
+    index_dtype: own.IndexDtypeOpt = None,
+    state_dtype: own.StateDtypeOpt = StateDtype.FP32,
+    kv_memory: opt.KvMemoryOpt = None,
+    memory_fraction: own.MemoryFractionOpt = None,
+    state_ratio: own.StateRatioOpt = None,
+    prefix_caching: own.PrefixCachingOpt = True,
+    draft: own.DraftOpt = None,
+    draft_tokens: own.DraftTokensOpt = None,
+    chunk_tokens: own.ChunkTokensOpt = None,
+    text_only: own.TextOnlyOpt = False,
+    image: own.ImageOpt = None,
+    lora: own.LoraOpt = None,
+    offload: own.OffloadOpt = None,
+    resident_experts: own.ResidentOpt = None,
+    as_json: opt.JsonOpt = False,
+    csv: opt.CsvOpt = None,
+    markdown: opt.MarkdownOpt = None,
+    gate: opt.GateOpt = None,
+    profiles: opt.ProfilesOpt = None,
+) -> None:
+    """Say what a model needs on these GPUs, and how much context and how many requests fit.
+
+    The answer comes first, then where every GiB of a GPU goes, then what was assumed. Sizes
+    need a unit (42.23GiB, 42.23GB); in counts of tokens k is 1024 and m is 1024 x 1024.
+
+    Examples: k31ctl plan kimi-k3 --on 8x-h200 --nodes 2 --kv-dtype fp8;
+    k31ctl plan --context 8k,128k,1m --batch 1,8,64 --csv table.csv;
+    k31ctl plan --gate fits==true --gate capacity.max_requests>=2 --json
+    """
+    store = Store(default_folders(profiles or ()))
+    contexts, batches = context or _CONTEXTS, batch or _BATCHES
+    own.checked_cells(contexts, batches)
+    own.checked_ratio("--memory-fraction", memory_fraction, most=1)
+    own.checked_ratio("--state-ratio", state_ratio, most=1000)
+    gates = tuple(parse_gate(text) for text in gate or ())
+    loaded = load_model(store, model)
+    parts = core.Parts(
+        model=loaded,
+        node=node_named(store, on),
+        engine=resolve_engine(store, engine, loaded),
+        draft=load_draft(store, draft) if draft else None,
+    )
+    request = core.PlanRequest(
+        contexts=tuple(contexts),
+        batches=tuple(batches),
+        layout=AskedLayout(nodes=nodes, tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp),
+        kv_dtype=kv_dtype,
+        index_dtype=index_dtype,
+        state_dtype=state_dtype,
+        kv_memory_bytes=kv_memory,
+        max_model_len=max_model_len,
+        prefix_caching=prefix_caching,
+        draft_tokens=draft_tokens,
+        chunk_tokens=chunk_tokens,
+        memory_fraction=memory_fraction,
+        state_ratio=state_ratio,
+        text_only=text_only,
+        image=own.image_size(image),
+        lora_rank=lora,
+        offload=offload,
+        resident_experts=resident_experts,
+    )
+    show_plan(core.plan(parts, request), gates=gates, as_json=as_json, csv=csv, markdown=markdown)

@@ -96,7 +96,7 @@ class _Family:
         """Layers where something is missing, with the missing experts; None stands for all."""
         for layer in self.template.layers or (0,):
             seen = self.found.get(layer)
-            if seen is None:
+            if seen is None or not any(seen):
                 yield layer, None
             elif 0 in seen:
                 yield layer, tuple(i for i, mark in enumerate(seen) if not mark)
@@ -112,10 +112,14 @@ class Comparison:
     def __init__(self, templates: Sequence[TensorTemplate], *, cap: int) -> None:
         self._cap = cap
         self._families = [_Family(template) for template in templates]
-        self._by_key: dict[tuple[str, ...], _Family] = {}
+        # Attention kinds share names, so the layer is part of what finds a family.
+        self._by_key: dict[tuple[str, ...], dict[int, _Family]] = {}
         for family in self._families:
-            self._by_key[_template_key(family.template.name)] = family
-        self._layers = {id(f): frozenset(f.template.layers) for f in self._families}
+            layers = self._by_key.setdefault(_template_key(family.template.name), {})
+            layers.update(dict.fromkeys(family.template.layers or (0,), family))
+        self._known: dict[tuple[str, str], tuple[_Family, bytearray] | None] = {}
+        widest = max((family.per_layer for family in self._families), default=0)
+        self._experts = {str(number): number for number in range(widest)}
         self._unexpected: dict[str, int] = {}
         self._num_tensors = self._total_bytes = self._total_params = 0
         self._num_ignored = self._num_duplicates = self._num_mismatched = 0
@@ -130,17 +134,14 @@ class Comparison:
 
     def _add_one(self, tensor: FoundTensor) -> None:
         name, dtype, shape, num_bytes = tensor
-        key = _NUMBERED.split(name)
-        numbers = key[2::3]
-        del key[2::3]
-        family = self._by_key.get(tuple(key))
-        if family is None or not self._mark(family, numbers, name):
-            if name.endswith(IGNORED_SUFFIX):
-                self._num_ignored += 1
-            else:
-                self._total_params += prod(shape)
-                self._mark_unexpected(name, num_bytes)
+        place = self._place(name)
+        if place is None:
+            self._add_unknown(name, shape, num_bytes)
             return
+        family, seen, number = place
+        if seen[number]:
+            self._mark_duplicate(name)
+        seen[number] = 1
         template = family.template
         if dtype == template.dtype and shape == family.shape:
             self._total_params += template.params
@@ -149,22 +150,45 @@ class Comparison:
         self._num_mismatched += 1
         family.wrong.setdefault((dtype, shape), []).append(name)
 
-    def _mark(self, family: _Family, numbers: list[str], name: str) -> bool:
-        """Note that a tensor is there; false where its template has no such layer or expert."""
-        template = family.template
-        layer = int(numbers[0]) if template.layers else 0
-        expert = int(numbers[-1]) if template.num_experts else 0
-        if expert >= family.per_layer:
-            return False
+    def _place(self, name: str) -> tuple[_Family, bytearray, int] | None:
+        """The family of a name, the marks of its layer, and its place among them."""
+        head, mark, tail = name.rpartition(".experts.")
+        if not mark:
+            return self._slow_place(name)
+        text, _, rest = tail.partition(".")
+        key = (head, rest)
+        if key not in self._known:
+            found = self._slow_place(f"{head}.experts.0.{rest}")
+            self._known[key] = found and found[:2]
+        known = self._known[key]
+        number = self._experts.get(text)
+        if known is None or number is None or number >= len(known[1]):
+            return None
+        return (*known, number)
+
+    def _slow_place(self, name: str) -> tuple[_Family, bytearray, int] | None:
+        key = _NUMBERED.split(name)
+        numbers = [int(text) for text in key[2::3]]
+        layered = key[1:2] == ["layers"]
+        del key[2::3]
+        layer = numbers[0] if layered else 0
+        family = self._by_key.get(tuple(key), {}).get(layer)
+        if family is None:
+            return None
+        number = numbers[-1] if family.template.num_experts else 0
+        if number >= family.per_layer:
+            return None
         seen = family.found.get(layer)
         if seen is None:
-            if template.layers and layer not in self._layers[id(family)]:
-                return False
             seen = family.found[layer] = bytearray(family.per_layer)
-        if seen[expert]:
-            self._mark_duplicate(name)
-        seen[expert] = 1
-        return True
+        return family, seen, number
+
+    def _add_unknown(self, name: str, shape: tuple[int, ...], num_bytes: int) -> None:
+        if name.endswith(IGNORED_SUFFIX):
+            self._num_ignored += 1
+            return
+        self._total_params += prod(shape)
+        self._mark_unexpected(name, num_bytes)
 
     def _mark_unexpected(self, name: str, num_bytes: int) -> None:
         if name in self._unexpected:

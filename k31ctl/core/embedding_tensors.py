@@ -11,9 +11,9 @@ def embedding_and_head(
     text: ConfigFields, fields: ConfigFields, *, prefix: str, hidden: int
 ) -> list[TensorTemplate]:
     """Embedding, final norm and output head; tied embeddings are refused."""
-    for place in (text, fields):
-        if place.flag("tie_word_embeddings", default=False):
-            raise place.fail("tie_word_embeddings", "is true, which is not modelled")
+    for owner in (text, fields):
+        if owner.flag("tie_word_embeddings", default=False):
+            raise owner.fail("tie_word_embeddings", "is true, which is not modelled")
     vocab = text.integer("vocab_size", high=1 << 24)
     block = TensorBlock(stem=prefix, layers=())
     tables = {

@@ -11,7 +11,6 @@ from k31ctl.core.linear_layers import FP8_BLOCK, MXFP4_GROUP
 from k31ctl.core.model import Model, SparseLatentAttention, WeightFormat
 from k31ctl.errors import RefusedError, UsageError
 
-
 MOST_RANKS = 4096
 WIDEST_USUAL_TP = 32
 
@@ -167,18 +166,15 @@ def flags(layout: Layout) -> str:
 
 
 def nearest_legal(case: Case) -> Layout | None:
-    """The legal layout of the same GPUs whose sizes are nearest in ratio, preferring more GPUs."""
+    """The legal layout that uses as many of the GPUs and whose sizes are nearest in ratio."""
     asked = case.layout
+    wanted = min(asked.world, asked.num_gpus)
 
-    def distance(layout: Layout) -> tuple[float, int]:
-        pairs = (
-            (layout.tp, asked.tp),
-            (layout.pp, asked.pp),
-            (layout.dp, asked.dp),
-            (layout.ep, asked.ep),
-            (layout.dcp, asked.dcp),
-        )
-        return sum(abs(log2(a / max(1, b))) for a, b in pairs), -layout.world
+    def distance(layout: Layout) -> tuple[bool, float, int]:
+        sizes = ("tp", "pp", "dp", "ep", "dcp")
+        pairs = ((getattr(layout, name), getattr(asked, name)) for name in sizes)
+        apart = sum(abs(log2(a / max(1, b))) for a, b in pairs)
+        return layout.world != wanted, apart, -layout.world
 
     legal = (lay for lay in _candidates(case) if broken_rule(replace(case, layout=lay)) is None)
     return min(legal, key=distance, default=None)

@@ -54,9 +54,7 @@ def warnings(
     if layout.world < layout.num_gpus:
         found.append(f"{layout.text} uses {layout.world} of {layout.num_gpus} GPUs")
     if engine.development:
-        found.append(
-            f"{engine.name} is not a pinned release: its memory rules and flags may move"
-        )
+        found.append(f"{engine.name} is not a pinned release: its memory rules and flags may move")
     if 0 < longest < limit and request.max_model_len is None:
         found.append(
             f"one request of {limit:,} tokens does not fit the cache: start the engine with a "

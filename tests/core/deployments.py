@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 from k31ctl.catalog.engines import load_draft, load_engine, resolve_engine
 from k31ctl.catalog.hardware import load_node
@@ -64,11 +65,11 @@ def parts(model_id: str, node_id: str, engine: str, draft: str | None = None) ->
     )
 
 
-def asked(**given: object) -> PlanRequest:
+def asked(**given: Any) -> PlanRequest:
     """The usual request with some values replaced; layout sizes by the names of their flags."""
     sizes = {name: given.pop(name) for name in LAYOUT_FLAGS if name in given}
-    layout = replace(USUAL.layout, **sizes)  # type: ignore[arg-type]
-    return replace(USUAL, layout=layout, **given)  # type: ignore[arg-type]
+    layout = replace(USUAL.layout, **sizes)
+    return replace(USUAL, layout=layout, **given)
 
 
 def planned(
@@ -76,7 +77,7 @@ def planned(
     node_id: str = "8x-b300",
     engine: str = "vllm",
     draft: str | None = None,
-    **given: object,
+    **given: Any,
 ) -> Plan:
     """A plan on packaged profiles."""
     return plan(parts(model_id, node_id, engine, draft), asked(**given))

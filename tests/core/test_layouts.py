@@ -1,5 +1,7 @@
 """Which layouts engines refuse, by which rule, and what is offered instead."""
 
+from typing import Any
+
 import pytest
 
 from k31ctl.core.kv_cache import KvFormat
@@ -24,7 +26,7 @@ from tests.core.deployments import planned
     ],
 )
 def test_a_layout_that_the_engine_refuses_is_refused_by_its_rule(
-    engine: str, node: str, sizes: dict[str, object], rule: str, offered: str
+    engine: str, node: str, sizes: dict[str, Any], rule: str, offered: str
 ) -> None:
     with pytest.raises(RefusedError) as refused:
         planned("kimi-k3", node, engine, **sizes)
@@ -107,7 +109,7 @@ def test_tensorrt_llm_is_refused_off_blackwell() -> None:
 def test_a_cache_type_that_the_engine_does_not_keep_is_refused(
     engine: str, kv_dtype: KvFormat
 ) -> None:
-    with pytest.raises(RefusedError, match="rows|cache"):
+    with pytest.raises(RefusedError, match=r"rows|cache"):
         planned("kimi-k3", engine=engine, kv_dtype=kv_dtype)
 
 
@@ -117,6 +119,6 @@ def test_a_draft_is_refused_under_pipeline_parallelism() -> None:
 
 
 @pytest.mark.parametrize("sizes", [{"tp": 0}, {"pp": -1}, {"nodes": 10**9}])
-def test_sizes_that_cannot_be_are_a_usage_error(sizes: dict[str, object]) -> None:
+def test_sizes_that_cannot_be_are_a_usage_error(sizes: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         planned("kimi-k3", **sizes)

@@ -1,5 +1,7 @@
 """What a token, a request, an image, an adapter and an offloaded expert cost."""
 
+from typing import Any
+
 import pytest
 
 from k31ctl.core.kv_cache import IndexFormat, KvFormat, StateDtype
@@ -147,7 +149,7 @@ def test_a_draft_takes_weights_and_rows_of_its_own() -> None:
         {"memory_fraction": 1.5},
     ],
 )
-def test_numbers_that_cannot_be_are_a_usage_error(given: dict[str, object]) -> None:
+def test_numbers_that_cannot_be_are_a_usage_error(given: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         planned("kimi-k3", **given)
 

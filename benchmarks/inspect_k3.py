@@ -1,0 +1,86 @@
+"""Time and memory of ``inspect`` on a checkpoint with all of Kimi K3's tensors.
+
+The 96 shards are sparse files: their headers are whole, their data are holes, so 1.56 TB take some
+80 MB of disk. Run ``python benchmarks/inspect_k3.py [FOLDER]``; without a folder the fixture is
+made in a temporary one and removed.
+"""
+
+import json
+import os
+import resource
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from k31ctl.catalog.models import load_model
+from k31ctl.catalog.store import Store, default_folders
+from k31ctl.core.inventory import inventory
+from k31ctl.core.model import Model
+from k31ctl.core.tensors import TensorTemplate
+from k31ctl.fetch.inspection import inspect_checkpoint
+
+NUM_SHARDS = 96
+MODEL = "kimi-k3"
+
+
+def tensors(model: Model) -> Iterator[tuple[str, TensorTemplate]]:
+    """Yield every tensor of a model, template by template."""
+    for template in model.templates:
+        for name in template.names():
+            yield name, template
+
+
+def write_fixture(folder: Path, model: Model) -> None:
+    """Write the shards and the index; tensors fill one shard after another."""
+    total = inventory(model).total_bytes
+    shards: list[dict[str, object]] = [{} for _ in range(NUM_SHARDS)]
+    sizes = [0] * NUM_SHARDS
+    weight_map = {}
+    written = 0
+    for name, template in tensors(model):
+        shard = min(NUM_SHARDS - 1, written * NUM_SHARDS // total)
+        begin, end = sizes[shard], sizes[shard] + template.tensor_bytes
+        offsets = {"data_offsets": [begin, end]}
+        shards[shard][name] = {"dtype": template.dtype, "shape": template.shape, **offsets}
+        weight_map[name] = f"model-{shard + 1:05d}-of-{NUM_SHARDS:06d}.safetensors"
+        sizes[shard], written = end, written + template.tensor_bytes
+    for shard, header in enumerate(shards):
+        text = json.dumps(header, separators=(",", ":")).encode()
+        path = folder / f"model-{shard + 1:05d}-of-{NUM_SHARDS:06d}.safetensors"
+        path.write_bytes(struct.pack("<Q", len(text)) + text)
+        os.truncate(path, 8 + len(text) + sizes[shard])
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def fixture_made_apart(folder: Path, model: Model) -> None:
+    """Make the fixture in a child process, so that its memory is not in the figure."""
+    if not (folder / "model.safetensors.index.json").exists():
+        child = os.fork()
+        if child == 0:
+            write_fixture(folder, model)
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
+def main() -> None:
+    """Print the verdict, the seconds and the peak of resident memory."""
+    store = Store(default_folders())
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(sys.argv[1] if len(sys.argv) > 1 else temporary)
+        fixture_made_apart(folder, load_model(store, MODEL))
+        start = time.perf_counter()
+        found = inspect_checkpoint(store, str(folder), model_spec=MODEL)
+        seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    sys.stdout.write(
+        f"proven {found.is_proven}, {found.difference.num_tensors:,} tensors, "
+        f"{found.difference.total_bytes:,} bytes\n{seconds:.2f} s, peak {peak:.0f} MiB\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

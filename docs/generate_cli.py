@@ -1,0 +1,153 @@
+"""Renew what the documents quote from the program: its help, console output, planned numbers.
+
+Run ``python docs/generate_cli.py`` after a change of behaviour; ``tests/test_docs.py`` calls the
+same functions and fails where a document differs from them.
+
+A ``console`` block holds commands after ``$`` and, under each, its output. An ``sh`` block that
+begins with ``k31ctl`` or runs a page's ``write.py`` only has to end with exit code 0. A block under
+``<!-- file: PATH -->`` is put into that file before the page's commands run; ``~`` in output stands
+for the folder that they run in. In a table whose header has ``planned``, ``name`` and ``command``,
+the planned value and the error are computed from the command's JSON.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from typer.main import get_command
+
+from k31ctl.cli.main import app
+
+ROOT: Final = Path(__file__).parents[1]
+DOCS: Final = ROOT / "docs"
+PAGES: Final = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+UNITS: Final = {"B": 1, "GB": 10**9, "GiB": 2**30, "": 1}
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"^<!-- file: (\S+) -->\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"(?m)^\$ ((?:.*\\\n)*.*)\n")
+_NUMBER = re.compile(r"-?[\d,]+(?:\.\d+)?")
+
+
+def shell(script: str, folder: Path) -> str:
+    """Return what a script prints on both streams; raises where it ends in failure."""
+    programs = folder / ".bin"
+    programs.mkdir(exist_ok=True)
+    for name, arguments in (("k31ctl", "-m k31ctl"), ("python3", "")):
+        (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
+        (programs / name).chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "COLUMNS": "80",
+            "TERM": "dumb",
+            "NO_COLOR": "1",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    if done.returncode:
+        raise RuntimeError(f"exit {done.returncode} from: {script}\n{done.stdout}")
+    return done.stdout
+
+
+def renewed(page: str) -> str:
+    """Return a page with its console output and its planned numbers as they are now."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        for path, content in _FILE.findall(page):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(content)
+        text = _FENCE.sub(lambda found: _renewed_block(found, folder), page)
+        return "\n".join(_renewed_rows(text.split("\n"), folder))
+
+
+def _renewed_block(found: re.Match[str], folder: Path) -> str:
+    kind, body = found.groups()
+    if kind == "sh" and body.startswith(("k31ctl ", "python3 write.py")):
+        shell(f"set -e\n{body}", folder)
+    if kind != "console" or not body.startswith("$ k31ctl"):
+        return found[0]
+    commands = _COMMAND.findall(body)
+    shown = "".join(f"$ {command}\n{_output(command, folder)}" for command in commands)
+    return f"```console\n{shown}```"
+
+
+def _output(command: str, folder: Path) -> str:
+    lines = shell(command, folder).replace(f"{folder.resolve()}/", "~/").splitlines()
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _renewed_rows(lines: list[str], folder: Path) -> Iterator[str]:
+    header: list[str] = []
+    for line in lines:
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            header = []
+        elif not header:
+            header = cells
+        elif {"planned", "command", "name"} <= {*header} and set(line) - set("|-: "):
+            row = dict(zip(header, cells, strict=True))
+            yield "| " + " | ".join(_renewed_row(row, folder).values()) + " |"
+            continue
+        yield line
+
+
+def _renewed_row(row: dict[str, str], folder: Path) -> dict[str, str]:
+    """Return a row with its planned value, as precise as it is written, and its relative error."""
+    command, name = row["command"].strip("`"), row["name"].strip("`")
+    result: Any = json.loads(shell(f"{command} --json", folder))["result"]
+    for part in name.split("."):
+        result = result[int(part)] if isinstance(result, list) else result[part]
+    decimals = max(0, -int(Decimal(row["planned"].replace(",", "")).as_tuple().exponent))
+    value = result / UNITS[row["unit"]]
+    planned = f"{value:,.{decimals}f}"
+    changed = {"planned": planned}
+    if "error" in row:
+        published = _NUMBER.match(row["published"])
+        exact = float(published[0].replace(",", "")) if published else 0.0
+        error = (round(value, decimals) / exact - 1) * 100 if exact else None
+        changed["error"] = "-" if error is None else f"{error:+.2f} %".replace("-0.00", "+0.00")
+    return row | changed
+
+
+def cli_page() -> str:
+    """Return the page of every command's own help."""
+    found = ["# Command line", "", "What every command says to `--help`, 80 columns wide.", ""]
+    with TemporaryDirectory() as name:
+        for command in _commands(get_command(app), "k31ctl"):
+            text = shell(f"{command} --help", Path(name))
+            lines = [line.rstrip() for line in text.strip("\n").splitlines()]
+            found += [f"## {command}", "", "```text", *lines, "```", ""]
+    return "\n".join(found)
+
+
+def _commands(command: Any, name: str) -> Iterator[str]:
+    yield name
+    for child, inner in getattr(command, "commands", {}).items():
+        yield from _commands(inner, f"{name} {child}")
+
+
+def main() -> None:
+    """Write every page anew."""
+    (DOCS / "cli.md").write_text(cli_page())
+    for page in PAGES:
+        page.write_text(renewed(page.read_text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""An inspection as text, conclusion first, and as one JSON document."""
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from k31ctl.core.difference import Pattern
+from k31ctl.core.gates import Gate, evaluate
+from k31ctl.errors import GateError
+from k31ctl.fetch.inspection import NAMES_CAP, Inspection
+from k31ctl.report.envelope import envelope
+from k31ctl.units import show, show_bytes
+
+_WIDTH: Final = 80
+_MAX_LINES: Final = 20
+_MAX_RANGES: Final = 3
+_RANGES: Final = re.compile(r"\{([0-9,-]+)\}")
+
+
+def show_inspection(
+    found: Inspection, *, model_spec: str | None, gates: Sequence[Gate], as_json: bool
+) -> None:
+    """Write the conclusion and every difference; gates are held against the result first."""
+    for gate in gates:
+        evaluate(gate, inspection_result(found))
+    if as_json:
+        sys.stdout.write(_document(found, model_spec, gates))
+        return
+    sys.stdout.write("".join(f"{_printable(line)}\n" for line in _text(found)))
+
+
+def require_gates(found: Inspection, gates: Sequence[Gate]) -> None:
+    """Raise GateError for the first condition that the result does not meet."""
+    for gate in gates:
+        held = evaluate(gate, inspection_result(found))
+        if not held.passed:
+            raise GateError(
+                f"{gate.text} does not hold: it is {held.actual:,.15g}",
+                where=f"--gate, {found.folder}",
+                remedy="mend the checkpoint, or change the gate",
+            )
+
+
+def inspection_result(found: Inspection) -> dict[str, Any]:
+    """The names and values that JSON and gates see; lists of names are cut, counts are not."""
+    d = found.difference
+    mismatched = [
+        {"name": name, "expected": each.expected, "found": each.found}
+        for each in d.mismatched
+        for name in each.names
+    ]
+    return {
+        "proven": found.is_proven,
+        "model": {"id": found.model.id, "architecture": found.model.architecture},
+        "files": found.num_files,
+        "header_bytes": found.header_bytes,
+        "num_tensors": d.num_tensors,
+        "total_bytes": d.total_bytes,
+        "total_params": d.total_params,
+        "expected": {"num_tensors": d.expected_tensors, "total_bytes": d.expected_bytes},
+        "missing": d.missing,
+        "num_missing": d.num_missing,
+        "missing_bytes": d.missing_bytes,
+        "missing_patterns": d.missing_patterns,
+        "unexpected": d.unexpected,
+        "num_unexpected": d.num_unexpected,
+        "unexpected_bytes": d.unexpected_bytes,
+        "unexpected_patterns": d.unexpected_patterns,
+        "mismatched": mismatched[:NAMES_CAP],
+        "num_mismatched": d.num_mismatched,
+        "mismatched_patterns": [each.pattern for each in d.mismatched],
+        "corrupt": found.corrupt[:NAMES_CAP],
+        "num_corrupt": len(found.corrupt),
+        "num_ignored": d.num_ignored,
+    }
+
+
+def _document(found: Inspection, model_spec: str | None, gates: Sequence[Gate]) -> str:
+    inputs = {
+        "checkpoint": found.folder,
+        "model": model_spec,
+        "gates": [gate.text for gate in gates],
+    }
+    return envelope(
+        "inspect",
+        inputs=inputs,
+        result=inspection_result(found),
+        assumptions=found.model.assumptions,
+        warnings=found.warnings,
+    )
+
+
+def _text(found: Inspection) -> list[str]:
+    d = found.difference
+    lines = [
+        *_folded(_conclusion(found), indent=""),
+        f"{found.num_files:,} files, {show_bytes(found.header_bytes)} of headers, "
+        f"{show(d.total_params, '')} parameters",
+        "",
+        f"{'':12}{'expected':>20}{'found':>20}",
+        f"{'tensors':12}{d.expected_tensors:>20,}{d.num_tensors:>20,}",
+        f"{'bytes':12}{d.expected_bytes:>20,}{d.total_bytes:>20,}",
+    ]
+    missing = f"missing: {d.num_missing:,} tensors, {show_bytes(d.missing_bytes)}"
+    lines += _section(missing, _pattern_lines(d.missing_patterns))
+    wrong = [
+        (each.pattern, f"{each.expected} expected, {each.found} found") for each in d.mismatched
+    ]
+    lines += _section(f"mismatched: {d.num_mismatched:,} tensors", _notes(wrong))
+    unexpected = f"unexpected: {d.num_unexpected:,} tensors, {show_bytes(d.unexpected_bytes)}"
+    lines += _section(unexpected, _pattern_lines(d.unexpected_patterns))
+    corrupt = [_folded(f"{c.file or 'all files'} {c.problem}", indent="  ") for c in found.corrupt]
+    lines += _section(f"corrupt: {len(found.corrupt):,} findings", corrupt)
+    notes = [*found.warnings]
+    if d.num_ignored:
+        notes.append(f"{d.num_ignored} rotary inv_freq buffers are there, which no engine reads")
+    lines += _section("notes", [_folded(note, indent="  ") for note in notes])
+    assumed = [_folded(f"{a.id}: {a.text}", indent="  ") for a in found.model.assumptions]
+    return lines + _section("assumptions", assumed)
+
+
+def _conclusion(found: Inspection) -> str:
+    d, name = found.difference, found.model.name
+    if found.is_proven:
+        return f"The headers are those of {name}: {d.num_tensors:,} tensors, all as expected."
+    parts = [
+        (d.num_missing, "missing"),
+        (d.num_mismatched, "of another type or shape"),
+        (d.num_unexpected, "unexpected"),
+    ]
+    told = [f"{count:,} {what}" for count, what in parts if count]
+    if found.corrupt:
+        told.append(f"{len({c.file for c in found.corrupt}):,} files with faults")
+    return f"These are not the tensors of {name}: {', '.join(told)}."
+
+
+def _section(title: str, entries: Sequence[list[str]]) -> list[str]:
+    """A title and its entries, or nothing where there are none."""
+    if not entries:
+        return []
+    shown = [line for entry in entries[:_MAX_LINES] for line in entry]
+    more = len(entries) - _MAX_LINES
+    return ["", title, *shown, *([f"  and {more:,} more; --json has them"] if more > 0 else [])]
+
+
+def _pattern_lines(patterns: Iterable[Pattern]) -> list[list[str]]:
+    return _notes([(pattern, "") for pattern in patterns])
+
+
+def _notes(patterns: Iterable[tuple[Pattern, str]]) -> list[list[str]]:
+    """Each pattern with its count before it, and a remark on the line below."""
+    found = []
+    for pattern, remark in patterns:
+        first, *rest = _folded(_RANGES.sub(_short, pattern.name), indent=" " * 11)
+        found.append([f"{pattern.count:>9,}  {first.strip()}", *rest])
+        if remark:
+            found[-1] += _folded(remark, indent=" " * 11)
+    return found
+
+
+def _short(found: re.Match[str]) -> str:
+    """Many ranges as the first and the last of them."""
+    parts = found[1].split(",")
+    if len(parts) <= _MAX_RANGES:
+        return found[0]
+    return f"{{{parts[0]},{parts[1]},..,{parts[-1]}}}"
+
+
+def _folded(text: str, *, indent: str) -> list[str]:
+    """Lines of at most 80 columns, broken behind a space or a point where there is one."""
+    room = _WIDTH - len(indent)
+    lines = []
+    while len(text) > room:
+        cut = max(text.rfind(" ", 0, room), text.rfind(".", 0, room)) + 1
+        cut = cut if cut > room // 2 else room
+        lines.append(indent + text[:cut].rstrip())
+        text = text[cut:].lstrip()
+    return [*lines, indent + text]
+
+
+def _printable(line: str) -> str:
+    """The line without control codes, which may come from a file's content."""
+    return "".join(mark if mark.isprintable() else "?" for mark in line)

@@ -1,0 +1,39 @@
+"""Shows a plan in the form that was asked for, then holds it against its gates."""
+
+import sys
+from pathlib import Path
+
+from k31ctl.core.gates import Gate, evaluate
+from k31ctl.core.plan import Plan
+from k31ctl.errors import GateError
+from k31ctl.report.files import STANDARD_OUTPUT, write_whole
+from k31ctl.report.plan_document import document, result
+from k31ctl.report.plan_table import as_csv, as_markdown
+from k31ctl.report.plan_text import as_text
+
+
+def show_plan(
+    plan: Plan, *, gates: tuple[Gate, ...], as_json: bool, csv: Path | None, markdown: Path | None
+) -> None:
+    """Print the answer, write the files, and raise GateError where a gate does not hold.
+
+    A table sent to ``-`` takes the place of the text.
+    """
+    named = result(plan)
+    held = tuple(evaluate(gate, named) for gate in gates)
+    if csv is not None:
+        write_whole(csv, as_csv(plan))
+    if markdown is not None:
+        write_whole(markdown, as_markdown(plan))
+    if as_json:
+        sys.stdout.write(document(plan, held))
+    elif STANDARD_OUTPUT not in (csv, markdown):
+        sys.stdout.write(as_text(plan))
+    failed = [gate for gate in held if not gate.passed]
+    if failed:
+        shown = "; ".join(f"{gate.gate} is not met, it is {gate.actual:.10g}" for gate in failed)
+        raise GateError(
+            shown,
+            where=f"{plan.parts.model.id} on {plan.layout.nodes} x {plan.parts.node.id}",
+            remedy="change the deployment, or the gate",
+        )

@@ -13,10 +13,13 @@ the planned value and the error are computed from the command's JSON.
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from decimal import Decimal
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -24,12 +27,24 @@ from typing import Any, Final
 from typer.main import get_command
 
 from k31ctl.cli.main import app
+from k31ctl.cli.main import main as run_program
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
 PAGES: Final = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+ECHO: Final = "; echo $?"
 UNITS: Final = {"B": 1, "GB": 10**9, "GiB": 2**30, "": 1}
 
+_HELPS: Final = """
+import sys
+from k31ctl.cli.main import main
+for command in sys.argv[1:]:
+    print("\\f", flush=True)
+    try:
+        main([*command.split()[1:], "--help"])
+    except SystemExit:
+        pass
+"""
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"^<!-- file: (\S+) -->\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"(?m)^\$ ((?:.*\\\n)*.*)\n")
@@ -65,6 +80,22 @@ def shell(script: str, folder: Path) -> str:
     return done.stdout
 
 
+def said(command: str, folder: Path) -> str:
+    """Return what a command prints, in this process where no shell is needed for it."""
+    plain = command.removesuffix(ECHO)
+    if set(plain) & set("|<>;$"):
+        return shell(command, folder)
+    printed, code = StringIO(), 0
+    try:
+        with chdir(folder), redirect_stdout(printed), redirect_stderr(printed):
+            run_program(shlex.split(plain, comments=True)[1:])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    if code and plain == command:
+        raise RuntimeError(f"exit {code} from: {command}\n{printed.getvalue()}")
+    return printed.getvalue() + (f"{code}\n" if plain != command else "")
+
+
 def renewed(page: str) -> str:
     """Return a page with its console output and its planned numbers as they are now."""
     with TemporaryDirectory() as name:
@@ -78,8 +109,11 @@ def renewed(page: str) -> str:
 
 def _renewed_block(found: re.Match[str], folder: Path) -> str:
     kind, body = found.groups()
-    if kind == "sh" and body.startswith(("k31ctl ", "python3 write.py")):
-        shell(f"set -e\n{body}", folder)
+    if kind == "sh" and body.startswith("python3 write.py"):
+        shell(body, folder)
+    if kind == "sh" and body.startswith("k31ctl "):
+        for command in body.splitlines():
+            said(command, folder)
     if kind != "console" or not body.startswith("$ k31ctl"):
         return found[0]
     commands = _COMMAND.findall(body)
@@ -88,7 +122,11 @@ def _renewed_block(found: re.Match[str], folder: Path) -> str:
 
 
 def _output(command: str, folder: Path) -> str:
-    lines = shell(command, folder).replace(f"{folder.resolve()}/", "~/").splitlines()
+    lines = (
+        said(command.replace("\\\n", " "), folder)
+        .replace(f"{folder.resolve()}/", "~/")
+        .splitlines()
+    )
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
@@ -110,7 +148,7 @@ def _renewed_rows(lines: list[str], folder: Path) -> Iterator[str]:
 def _renewed_row(row: dict[str, str], folder: Path) -> dict[str, str]:
     """Return a row with its planned value, as precise as it is written, and its relative error."""
     command, name = row["command"].strip("`"), row["name"].strip("`")
-    result: Any = json.loads(shell(f"{command} --json", folder))["result"]
+    result: Any = json.loads(said(f"{command} --json", folder))["result"]
     for part in name.split("."):
         result = result[int(part)] if isinstance(result, list) else result[part]
     decimals = max(0, -int(Decimal(row["planned"].replace(",", "")).as_tuple().exponent))
@@ -128,11 +166,13 @@ def _renewed_row(row: dict[str, str], folder: Path) -> dict[str, str]:
 def cli_page() -> str:
     """Return the page of every command's own help."""
     found = ["# Command line", "", "What every command says to `--help`, 80 columns wide.", ""]
+    commands = list(_commands(get_command(app), "k31ctl"))
     with TemporaryDirectory() as name:
-        for command in _commands(get_command(app), "k31ctl"):
-            text = shell(f"{command} --help", Path(name))
-            lines = [line.rstrip() for line in text.strip("\n").splitlines()]
-            found += [f"## {command}", "", "```text", *lines, "```", ""]
+        script = f"python3 -c {shlex.quote(_HELPS)} {shlex.join(commands)}"
+        texts = shell(script, Path(name)).split("\f")[1:]
+    for command, text in zip(commands, texts, strict=True):
+        lines = [line.rstrip() for line in text.strip("\n").splitlines()]
+        found += [f"## {command}", "", "```text", *lines, "```", ""]
     return "\n".join(found)
 
 

@@ -13,7 +13,7 @@ from k31ctl.catalog.store import Kind, Store, unknown_id
 from k31ctl.core.architecture import model_from_config
 from k31ctl.core.figure import Assumption, Basis
 from k31ctl.core.model import Model, Published
-from k31ctl.errors import InputError
+from k31ctl.errors import InputError, ProfileError
 
 _HUB_NAME_PARTS: Final = 2
 
@@ -71,13 +71,16 @@ def load_model(store: Store, spec: str) -> Model:
 def load_model_profile(store: Store, profile_id: str) -> Model:
     """Return the model that a profile describes, with the profile's assumptions added."""
     profile, where = _read(store, profile_id)
-    model = model_from_config(
-        profile.config,
-        model_id=profile.id,
-        name=profile.name,
-        where=f"{where}, config",
-        published=profile.published,
-    )
+    try:
+        model = model_from_config(
+            profile.config,
+            model_id=profile.id,
+            name=profile.name,
+            where=f"{where}, config",
+            published=profile.published,
+        )
+    except InputError as error:
+        raise ProfileError(error.what, where=error.where, remedy=error.remedy) from None
     added = tuple(
         Assumption(id=a.id, text=a.text, basis=Basis.ASSUMED, source=a.source)
         for a in profile.assumptions

@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from k31ctl import units
+from k31ctl.errors import UsageError
 
 T = TypeVar("T")
 
@@ -23,14 +24,17 @@ class Counts(tuple[int, ...]):
     __slots__ = ()
 
 
-def _said(read: Callable[[str], T]) -> Callable[[str], T]:
-    """Return ``read`` with its complaint shown as a mistake in the option."""
+def _said(name: str, read: Callable[[str], T]) -> Callable[[str], T]:
+    """Return ``read`` with its complaint as a mistake in the option of this name."""
 
     def parser(text: str) -> T:
         try:
             return read(text)
         except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
+            what, _, remedy = str(error).partition("; ")
+            raise UsageError(
+                what, where=name, remedy=remedy or f"k31ctl plan --help explains {name}"
+            ) from None
 
     return parser
 
@@ -48,9 +52,6 @@ def _lengths(text: str) -> Lengths:
 def _counts(text: str) -> Counts:
     return Counts(units.parse_list(text, _count))
 
-
-_bytes = _said(units.parse_bytes)
-_tokens = _said(units.parse_tokens)
 
 JsonOpt = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 DebugOpt = Annotated[
@@ -94,29 +95,52 @@ DcpOpt = Annotated[
 ]
 ContextOpt = Annotated[
     Lengths | None,
-    typer.Option("--context", metavar="TOKENS,...", parser=_said(_lengths), help="Such as 8k,1m."),
+    typer.Option(
+        "--context",
+        metavar="TOKENS,...",
+        parser=_said("--context", _lengths),
+        help="Such as 8k,1m.",
+    ),
 ]
 BatchOpt = Annotated[
     Counts | None,
-    typer.Option("--batch", metavar="N,...", parser=_said(_counts), help="Such as 1,8,32."),
+    typer.Option(
+        "--batch", metavar="N,...", parser=_said("--batch", _counts), help="Such as 1,8,32."
+    ),
 ]
 PromptTokensOpt = Annotated[
     int | None,
-    typer.Option("--prompt-tokens", metavar="TOKENS", parser=_tokens, help="Tokens per prompt."),
+    typer.Option(
+        "--prompt-tokens",
+        metavar="TOKENS",
+        parser=_said("--prompt-tokens", units.parse_tokens),
+        help="Tokens per prompt.",
+    ),
 ]
 OutputTokensOpt = Annotated[
     int | None,
-    typer.Option("--output-tokens", metavar="TOKENS", parser=_tokens, help="Tokens per answer."),
+    typer.Option(
+        "--output-tokens",
+        metavar="TOKENS",
+        parser=_said("--output-tokens", units.parse_tokens),
+        help="Tokens per answer.",
+    ),
 ]
 KvMemoryOpt = Annotated[
     int | None,
     typer.Option(
-        "--kv-memory", metavar="SIZE", parser=_bytes, help="Cache per GPU, such as 42.23GiB."
+        "--kv-memory",
+        metavar="SIZE",
+        parser=_said("--kv-memory", units.parse_bytes),
+        help="Cache per GPU, such as 42.23GiB.",
     ),
 ]
 MaxModelLenOpt = Annotated[
     int | None,
     typer.Option(
-        "--max-model-len", metavar="TOKENS", parser=_tokens, help="Longest context served."
+        "--max-model-len",
+        metavar="TOKENS",
+        parser=_said("--max-model-len", units.parse_tokens),
+        help="Longest context served.",
     ),
 ]

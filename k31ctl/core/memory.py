@@ -146,7 +146,13 @@ def _weight_lines(
     if weights.padding_bytes:
         source += f"; {weights.padding_bytes / GIB:.2f} GiB of it pads the experts' width"
     return (
-        Line(key="weights_bytes", label="weights", num_bytes=total, bases=bases, source=source),
+        Line(
+            key="weights_bytes",
+            label="weights",
+            num_bytes=total,
+            bases=merged(*bases, Basis.DERIVED),
+            source=source,
+        ),
     )
 
 

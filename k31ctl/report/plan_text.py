@@ -124,7 +124,7 @@ def _cache_lines(plan: Plan) -> list[tuple[str, int, str]]:
     parts = [("KV cache", cell.kv_cache_bytes), ("KDA state", cell.state_bytes)]
     if not pool or used > pool:
         left = ("left", cell.free_bytes, "")
-        return [(label, size, f"{derived}, {asked}") for label, size in parts if size] + [left]
+        return [(label, size, asked) for label, size in parts if size] + [left]
     inside = [(f"  {label}", size, asked) for label, size in parts if size]
     return [
         ("cache pool", pool, derived),

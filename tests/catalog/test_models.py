@@ -92,3 +92,13 @@ def test_a_misspelt_key_of_a_profile_is_named(tmp_path: Path) -> None:
     )
     with pytest.raises(ProfileError, match="publishd"):
         load_model(Store((tmp_path,)), "mine")
+
+
+def test_a_config_that_is_not_modelled_is_a_fault_of_its_profile(tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    text = (default_folders()[0] / "models" / "kimi-k3.yaml").read_text()
+    (folder / "kimi-k3.yaml").write_text(text.replace("hidden_size: 7168", "hidden_size: -1", 1))
+    with pytest.raises(ProfileError, match=r"text_config\.hidden_size is -1") as caught:
+        load_model(Store((tmp_path,)), "kimi-k3")
+    assert caught.value.where.endswith("kimi-k3.yaml, config")

@@ -1,0 +1,48 @@
+"""Conditions on a result."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k31ctl.core.gates import evaluate, parse_gate
+from k31ctl.errors import UsageError
+
+RESULT = {"fits": True, "capacity": {"tokens": 8, "pool_bytes": 5}, "memory": {"pool_bytes": 7}}
+
+
+@pytest.mark.parametrize(
+    ("gate", "passed"),
+    [
+        ("fits==true", True),
+        ("fits == false", False),
+        ("capacity.tokens>=8", True),
+        ("tokens>8", False),
+        ("tokens<=8.5", True),
+        ("memory.pool_bytes!=5", True),
+        ("tokens<1e3", True),
+    ],
+)
+def test_a_gate_compares_a_name_of_the_result(gate: str, passed: bool) -> None:
+    assert evaluate(parse_gate(gate), RESULT).passed is passed
+
+
+@pytest.mark.parametrize("gate", ["", "fits", "fits=true", "fits==yes", "x>=nan", ">=1", "a b>1"])
+def test_what_is_no_gate_is_a_usage_error(gate: str) -> None:
+    with pytest.raises(UsageError, match="not a gate"):
+        parse_gate(gate)
+
+
+@pytest.mark.parametrize(
+    ("gate", "why"), [("pool_bytes>1", "more than once"), ("speed>1", "not a number")]
+)
+def test_a_name_that_is_not_one_number_is_a_usage_error(gate: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        evaluate(parse_gate(gate), RESULT)
+
+
+@given(value=st.integers(-(10**9), 10**9), limit=st.integers(-(10**9), 10**9))
+def test_at_most_and_more_than_exclude_each_other(value: int, limit: int) -> None:
+    result = {"x": value}
+    at_most = evaluate(parse_gate(f"x<={limit}"), result) if limit >= 0 else None
+    more = evaluate(parse_gate(f"x>{limit}"), result) if limit >= 0 else None
+    assert at_most is None or more is None or at_most.passed is not more.passed

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BASE := $(VENV)/.stamp-base
 DEV := $(VENV)/.stamp-dev
-CHECKED := k31ctl tests
+CHECKED := k31ctl tests docs benchmarks
 
 .PHONY: plan test lint format clean
 
@@ -17,7 +17,7 @@ test: lint
 lint: $(DEV)
 	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/ruff format --check $(CHECKED)
-	$(BIN)/mypy --strict $(CHECKED)
+	$(BIN)/mypy --strict k31ctl tests
 	$(BIN)/lint-imports
 
 format: $(DEV)
@@ -33,8 +33,10 @@ $(BIN)/python:
 
 $(BASE): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m compileall -q k31ctl
 	touch $@
 
 $(DEV): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m compileall -q k31ctl
 	touch $@ $(BASE)

@@ -2,12 +2,14 @@
 
 Run it with the Python of the environment: ``.venv/bin/python benchmarks/plan_startup.py``.
 Times are medians of whole processes that take turns, so that a slow minute hits all alike.
+All of them may keep bytecode, in a folder of their own, as an installed program does.
 """
 
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
@@ -30,10 +32,12 @@ CASES: Mapping[str, Sequence[str]] = {
 BASE = "import typer, rich"
 
 
-def timed(arguments: Sequence[str]) -> tuple[float, int]:
+def timed(arguments: Sequence[str], *, environment: Mapping[str, str]) -> tuple[float, int]:
     """Seconds and peak resident bytes of one process."""
     start = time.perf_counter()
-    child = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL)
+    child = subprocess.Popen(
+        [sys.executable, *arguments], stdout=subprocess.DEVNULL, env=environment
+    )
     _, status, usage = os.wait4(child.pid, 0)
     seconds = time.perf_counter() - start
     child.returncode = os.waitstatus_to_exitcode(status)
@@ -49,11 +53,16 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=15, metavar="N")
     runs = parser.parse_args().runs
     found: dict[str, list[tuple[float, int]]] = {name: [] for name in CASES}
-    for _ in range(runs + 1):
-        for name, arguments in CASES.items():
-            found[name].append(timed(arguments))
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    with tempfile.TemporaryDirectory() as folder:
+        environment = kept | {"PYTHONPYCACHEPREFIX": folder}
+        for _ in range(runs + 1):
+            for name, arguments in CASES.items():
+                found[name].append(timed(arguments, environment=environment))
     # The first round fills caches of bytecode and files and is left out.
-    medians = {name: statistics.median(s for s, _ in all_runs[1:]) for name, all_runs in found.items()}
+    medians = {
+        name: statistics.median(s for s, _ in all_runs[1:]) for name, all_runs in found.items()
+    }
     print(f"median of {runs} whole processes, Python {sys.version.split()[0]}")  # noqa: T201
     print(f"{'':<32}{'s':>8}{'ratio':>8}{'peak MB':>9}")  # noqa: T201
     for name, seconds in medians.items():

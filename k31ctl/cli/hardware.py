@@ -11,6 +11,6 @@ def node_named(store: Store, name: str) -> Node:
     """Return the node of a profile, or this machine's own where the name is ``this``."""
     if name != THIS_MACHINE:
         return load_node(store, name)
-    from k31ctl.host.gpus import local_node  # noqa: PLC0415  NVML only where it is asked for
+    from k31ctl.host.gpus import local_node  # NVML only where asked
 
     return local_node(load_nodes(store))

@@ -4,11 +4,7 @@ from typing import Annotated
 
 import typer
 
-from k31ctl.catalog import Store, default_folders
 from k31ctl.cli.options import GateOpt, JsonOpt, ProfilesOpt
-from k31ctl.core.gates import parse_gate
-from k31ctl.fetch.inspection import inspect_checkpoint
-from k31ctl.report.inspect import require_gates, show_inspection
 
 CheckpointArg = Annotated[
     str, typer.Argument(metavar="CHECKPOINT", help="A folder with safetensors files.")
@@ -32,6 +28,11 @@ def inspect(
     as_json: JsonOpt = False,
 ) -> None:
     """Read a checkpoint's headers and hold them against what its configuration implies."""
+    from k31ctl.catalog import Store, default_folders
+    from k31ctl.core.gates import parse_gate
+    from k31ctl.fetch.inspection import inspect_checkpoint
+    from k31ctl.report.inspect import require_gates, show_inspection
+
     gates = [parse_gate(text) for text in gate or ()]
     store = Store(default_folders(profiles or ()))
     found = inspect_checkpoint(store, checkpoint, model_spec=model)

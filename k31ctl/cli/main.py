@@ -26,7 +26,7 @@ app.add_typer(profiles.app, name="profiles")
 
 @app.callback(invoke_without_command=True)
 def root(*, version: VersionOpt = False, debug: DebugOpt = False) -> None:
-    """Plan, fetch, serve and measure Kimi K3.1 Pro and its relatives on your own GPUs."""
+    """Say what Kimi K3.1 Pro and its relatives need on your own GPUs, exact where it can be."""
     if version:
         show_version()
         raise typer.Exit

@@ -39,6 +39,8 @@ def plan(
     prefix_caching: own.PrefixCachingOpt = True,
     draft: own.DraftOpt = None,
     draft_tokens: own.DraftTokensOpt = None,
+    replay_ssm: own.ReplayOpt = False,
+    state_slots: own.StateSlotsOpt = None,
     chunk_tokens: own.ChunkTokensOpt = None,
     text_only: own.TextOnlyOpt = False,
     image: own.ImageOpt = None,
@@ -65,6 +67,7 @@ def plan(
     own.checked_cells(contexts, batches)
     own.checked_ratio("--memory-fraction", memory_fraction, most=1)
     own.checked_ratio("--state-ratio", state_ratio, most=1000)
+    own.checked_companions(kv_memory=kv_memory, offload=offload, resident_experts=resident_experts)
     gates = tuple(parse_gate(text) for text in gate or ())
     loaded = load_model(store, model)
     parts = core.Parts(
@@ -84,6 +87,8 @@ def plan(
         max_model_len=max_model_len,
         prefix_caching=prefix_caching,
         draft_tokens=draft_tokens,
+        replay_ssm=replay_ssm,
+        state_slots=state_slots,
         chunk_tokens=chunk_tokens,
         memory_fraction=memory_fraction,
         state_ratio=state_ratio,

@@ -10,6 +10,7 @@ from k31ctl.core.offload import Tier
 from k31ctl.errors import UsageError
 
 MOST_CELLS = 10_000
+MOST_ENTRIES = 1_000
 _IMAGE = re.compile(r"([0-9]{1,6})x([0-9]{1,6})")
 
 EngineOpt = Annotated[
@@ -41,6 +42,15 @@ DraftOpt = Annotated[
 DraftTokensOpt = Annotated[
     int | None,
     typer.Option("--draft-tokens", min=0, max=64, help="Tokens drafted in a step."),
+]
+ReplayOpt = Annotated[
+    bool, typer.Option("--replay-ssm", help="Drafts replay KDA states instead of keeping them.")
+]
+StateSlotsOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--state-slots", min=1, max=64, help="KDA states kept for a request; engine default."
+    ),
 ]
 ChunkTokensOpt = Annotated[
     int | None,
@@ -89,7 +99,14 @@ def image_size(text: str | None) -> tuple[int, int] | None:
 
 
 def checked_cells(contexts: tuple[int, ...], batches: tuple[int, ...]) -> None:
-    """Refuse more cells than a table is good for."""
+    """Refuse longer lists, and more cells, than a table is good for."""
+    for name, entries in (("--context", contexts), ("--batch", batches)):
+        if len(entries) > MOST_ENTRIES:
+            raise UsageError(
+                f"{len(entries)} entries are more than {MOST_ENTRIES}",
+                where=name,
+                remedy=f"give {name} a shorter list",
+            )
     if len(contexts) * len(batches) > MOST_CELLS:
         raise UsageError(
             f"{len(contexts)} contexts at {len(batches)} batch sizes are more than "
@@ -106,4 +123,22 @@ def checked_ratio(name: str, value: float | None, *, most: float) -> None:
             f"{value} is not between 0 and {most:g}",
             where=name,
             remedy=f"give {name} a number such as {min(0.9, most):g}",
+        )
+
+
+def checked_companions(
+    *, kv_memory: int | None, offload: Tier | None, resident_experts: int | None
+) -> None:
+    """Refuse a cache of no bytes, and a count of resident experts where none leave."""
+    if kv_memory == 0:
+        raise UsageError(
+            "a cache of 0 bytes holds nothing",
+            where="--kv-memory",
+            remedy="give it a size such as 42.23GiB, or leave it out",
+        )
+    if resident_experts is not None and offload is None:
+        raise UsageError(
+            f"{resident_experts} experts can only stay where the others leave",
+            where="--resident-experts",
+            remedy="add --offload host or --offload nvme",
         )

@@ -5,11 +5,7 @@ from typing import Annotated
 
 import typer
 
-from k31ctl.catalog import Store, default_folders
-from k31ctl.catalog.check import check_profiles
-from k31ctl.catalog.listing import find_profile, list_profiles
 from k31ctl.cli.options import JsonOpt, ProfilesOpt
-from k31ctl.report import profiles as report
 
 KindArg = Annotated[
     str | None,
@@ -29,6 +25,10 @@ def list_all(
     kind: KindArg = None, profiles: ProfilesOpt = None, *, as_json: JsonOpt = False
 ) -> None:
     """List models, hardware, engines, drafts and prices."""
+    from k31ctl.catalog import Store, default_folders
+    from k31ctl.catalog.listing import list_profiles
+    from k31ctl.report import profiles as report
+
     found = list_profiles(Store(default_folders(profiles or ())), kind)
     report.show_list(found, kind=kind, as_json=as_json)
 
@@ -36,6 +36,10 @@ def list_all(
 @app.command()
 def show(name: NameArg, profiles: ProfilesOpt = None, *, as_json: JsonOpt = False) -> None:
     """Show one profile and the path of its file."""
+    from k31ctl.catalog import Store, default_folders
+    from k31ctl.catalog.listing import find_profile
+    from k31ctl.report import profiles as report
+
     found = find_profile(Store(default_folders(profiles or ())), name)
     report.show_profile(found, as_json=as_json)
 
@@ -45,6 +49,10 @@ def check(
     paths: PathsArg = None, profiles: ProfilesOpt = None, *, as_json: JsonOpt = False
 ) -> None:
     """Say which profiles are sound, and the first bad key of each that is not."""
+    from k31ctl.catalog import default_folders
+    from k31ctl.catalog.check import check_profiles
+    from k31ctl.report import profiles as report
+
     found = check_profiles(default_folders(profiles or ()), paths or ())
     report.show_check(found, paths=tuple(paths or ()), as_json=as_json)
     raise typer.Exit(found.exit_code)

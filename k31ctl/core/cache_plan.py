@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from k31ctl.core.engine import Engine, for_gpu
+from k31ctl.core.engine import Engine, MemoryRule, for_gpu
 from k31ctl.core.figure import Assumption, Basis
 from k31ctl.core.kv_cache import (
     IndexFormat,
@@ -60,20 +60,25 @@ def cache_rows(
     state_dtype: StateDtype,
     draft_tokens: int,
 ) -> CacheRows:
-    """The row formats that the engine would use; raises RefusedError for one it does not take."""
+    """The row formats that the engine would use; raises RefusedError for one it does not take.
+
+    Draft tokens that need states of their own widen the convolution in vLLM; SGLang and
+    TokenSpeed keep those states beside the slot instead.
+    """
     kv_format = _kv_format(model, engine, gpu, kv_dtype)
     indexer, linear = model.indexer, model.linear
     index_format = (index_dtype or engine.cache.index_default) if indexer else None
     state = whole = 0
+    widened = draft_tokens if engine.memory.rule is MemoryRule.VLLM_BLOCKS else 0
     if linear is not None:
         state = state_bytes_per_layer(
             linear,
             attention_tp=layout.attention_tp,
             state_dtype=state_dtype,
-            draft_tokens=draft_tokens,
+            draft_tokens=widened,
         )
         whole = state_bytes_per_layer(
-            linear, attention_tp=1, state_dtype=state_dtype, draft_tokens=draft_tokens
+            linear, attention_tp=1, state_dtype=state_dtype, draft_tokens=widened
         )
     return CacheRows(
         kv_format=kv_format,

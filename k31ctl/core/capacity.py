@@ -74,14 +74,12 @@ def pool_for(
     rows: CacheRows,
     caches: Sequence[StageCache],
     pool_bytes: Sequence[int],
-    prefix_caching: bool,
     draft: Draft | None,
     state_pool_bytes: Sequence[int],
-    state_ratio: float | None,
+    slots: int,
+    ratio: float,
 ) -> Pool:
     """The engine's cache, given the bytes that each stage leaves it; the tightest stage decides."""
-    mode = "prefix" if prefix_caching else "no_prefix"
-    slots = engine.cache.state_slots[mode] if model.linear is not None else 0
     match engine.memory.rule:
         case MemoryRule.VLLM_BLOCKS | MemoryRule.TOKENSPEED_ARENA:
             extra = rows.draft_tokens if engine.memory.rule is MemoryRule.VLLM_BLOCKS else 0
@@ -89,7 +87,6 @@ def pool_for(
                 model, engine, layout, rows, pool_bytes, slots=slots + extra, draft=draft
             )
         case MemoryRule.SGLANG_POOLS:
-            ratio = engine.memory.state_ratio.value if engine.memory.state_ratio else 0.0
             return _ratio_pool(
                 engine,
                 layout,
@@ -97,7 +94,7 @@ def pool_for(
                 caches,
                 pool_bytes,
                 slots=slots,
-                ratio=ratio if state_ratio is None else state_ratio,
+                ratio=ratio,
             )
         case MemoryRule.TRTLLM_FRACTION:
             return _fraction_pool(engine, layout, caches, pool_bytes, state_pool_bytes, slots=slots)

@@ -73,6 +73,8 @@ def deployment(parts: Parts, request: PlanRequest) -> Deployment:
     drafts = request.draft_tokens
     if drafts is None:
         drafts = parts.draft.draft_tokens if parts.draft else 0
+    if request.replay_ssm:
+        drafts = 0
     rows = cache_rows(
         model,
         engine=engine,
@@ -182,10 +184,10 @@ def _pool(
         rows=rows,
         caches=caches,
         pool_bytes=[s.pool_bytes if asked is None else asked for s in stages],
-        prefix_caching=request.prefix_caching,
         draft=parts.draft,
         state_pool_bytes=[s.beside_pool_bytes for s in stages],
-        state_ratio=request.state_ratio,
+        slots=_slots(parts, request),
+        ratio=_ratio(parts, request),
     )
 
 
@@ -194,6 +196,23 @@ def _loads(stage: StageMemory, kv_memory_bytes: int | None) -> bool:
     if kv_memory_bytes is None:
         return stage.pool_bytes > 0
     return stage.line_bytes("weights_bytes") + kv_memory_bytes <= stage.capacity_bytes
+
+
+def _slots(parts: Parts, request: PlanRequest) -> int:
+    """States kept for one request: what was asked, else the engine's with or without prefixes."""
+    if parts.model.linear is None:
+        return 0
+    if request.state_slots is not None:
+        return request.state_slots
+    return parts.engine.cache.state_slots["prefix" if request.prefix_caching else "no_prefix"]
+
+
+def _ratio(parts: Parts, request: PlanRequest) -> float:
+    """State memory over KV memory, in engines that split their pool."""
+    if request.state_ratio is not None:
+        return request.state_ratio
+    known = parts.engine.memory.state_ratio
+    return known.value if known is not None else 0.0
 
 
 def _most_resident(

@@ -26,6 +26,8 @@ class PlanRequest:
     max_model_len: int | None
     prefix_caching: bool
     draft_tokens: int | None
+    replay_ssm: bool
+    state_slots: int | None
     chunk_tokens: int | None
     memory_fraction: float | None
     state_ratio: float | None

@@ -1,10 +1,14 @@
 """A plan as one JSON document: plain numbers under the names that others rely on."""
 
+from dataclasses import fields
+from math import isinf
 from typing import Any
 
 from k31ctl.core.capacity import StageCache
 from k31ctl.core.gates import GateResult
+from k31ctl.core.layout import Layout
 from k31ctl.core.memory import StageMemory
+from k31ctl.core.offload import Offload
 from k31ctl.core.plan import Cell, Plan
 from k31ctl.report.envelope import envelope
 
@@ -48,6 +52,7 @@ def result(plan: Plan) -> dict[str, Any]:
     """The result by its names; what gates are held against."""
     found = {
         "fits": plan.fits,
+        **_deployment(plan),
         "weights": _weights(plan),
         "memory": _memory(plan),
         "cache": _cache(plan),
@@ -57,7 +62,7 @@ def result(plan: Plan) -> dict[str, Any]:
         ],
         "longest_context_tokens": plan.longest_context,
         "remedies": plan.remedies,
-        "offload": plan.offload,
+        "offload": _offload(plan.offload),
         "finetune": plan.finetune,
         "image": plan.image,
     }
@@ -100,14 +105,7 @@ def _inputs(plan: Plan) -> dict[str, Any]:
         "engine": parts.engine.engine,
         "engine_version": parts.engine.version,
         "draft": parts.draft.id if parts.draft else None,
-        "layout": {
-            "nodes": plan.layout.nodes,
-            "tp": plan.layout.tp,
-            "pp": plan.layout.pp,
-            "dp": plan.layout.dp,
-            "ep": plan.layout.ep,
-            "dcp": plan.layout.dcp,
-        },
+        "layout": _sizes(plan.layout),
         "request": {
             "contexts": plan.request.contexts,
             "batches": plan.request.batches,
@@ -120,6 +118,43 @@ def _inputs(plan: Plan) -> dict[str, Any]:
             "text_only": plan.request.text_only,
         },
     }
+
+
+def _deployment(plan: Plan) -> dict[str, Any]:
+    layout, engine, node = plan.layout, plan.parts.engine, plan.parts.node
+    return {
+        "layout": _sizes(layout)
+        | {"num_gpus": layout.num_gpus, "world": layout.world, "text": layout.text},
+        "engine": {
+            "id": engine.id,
+            "engine": engine.engine,
+            "version": engine.version,
+            "name": engine.name,
+            "development": engine.development,
+            "source": engine.source,
+        },
+        "hardware": {
+            "id": node.id,
+            "gpu": node.gpu.name,
+            "num_gpus": node.num_gpus,
+            "memory_bytes_per_gpu": node.gpu.memory_bytes,
+        },
+    }
+
+
+def _offload(found: Offload | None) -> dict[str, Any] | None:
+    """Rates are null where nothing moves and so nothing limits them: JSON has no infinity."""
+    if found is None:
+        return None
+    values = {entry.name: getattr(found, entry.name) for entry in fields(found)}
+    return {
+        name: None if isinstance(value, float) and isinf(value) else value
+        for name, value in values.items()
+    }
+
+
+def _sizes(layout: Layout) -> dict[str, int]:
+    return {name: getattr(layout, name) for name in ("nodes", "tp", "pp", "dp", "ep", "dcp")}
 
 
 def _weights(plan: Plan) -> dict[str, Any]:

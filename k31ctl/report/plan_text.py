@@ -9,8 +9,9 @@ from k31ctl.report.plan_extras import extras
 from k31ctl.units import show_bytes, show_gib
 
 WIDTH = 80
-BAR_WIDTH = 34
+BAR_WIDTH = 30
 LABEL_WIDTH = 17
+BASIS_WIDTH = 20
 TOKENS_PER_K = 1024
 
 
@@ -118,8 +119,12 @@ def _budget(plan: Plan) -> list[str]:
 
 def _cache_lines(plan: Plan) -> list[tuple[str, int, str]]:
     """The engine's pool with what was asked inside it; only the asking where there is no pool."""
-    cell, derived = plan.cell, Basis.DERIVED.value
+    cell, mark = plan.cell, _marks(plan).get("memory-fraction")
+    given = plan.request.kv_memory_bytes is not None
+    derived = "as asked" if given else _basis((Basis.DERIVED,), mark)
     asked = f"for {cell.batch:,} x {tokens(cell.context_tokens)}"
+    if len(asked) > BASIS_WIDTH:
+        asked = "for what was asked"
     pool, used = max(0, plan.capacity.pool_bytes), cell.kv_cache_bytes + cell.state_bytes
     parts = [("KV cache", cell.kv_cache_bytes), ("KDA state", cell.state_bytes)]
     if not pool or used > pool:
@@ -199,6 +204,9 @@ def _closing(plan: Plan) -> list[str]:
     )
     if plan.instances > 1:
         lines.append(f"  on each of {plan.instances} data-parallel instances")
+    if len(plan.cells) == 1:
+        lines.append("  next: add --context 8k,128k,1m --batch 1,8 for a table; k31ctl inspect")
+        lines.append("    DIR holds a downloaded checkpoint against this inventory")
     return lines
 
 

@@ -2,6 +2,7 @@ import csv
 import io
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -200,3 +201,33 @@ def test_a_table_that_cannot_be_written_leaves_nothing(k31ctl: Run, tmp_path: Pa
 
 def test_debug_shows_where_a_failure_was_raised(k31ctl: Run) -> None:
     assert "Traceback" in k31ctl("plan", "kimi-k4", "--debug").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mentions"),
+    [
+        (f"--context {','.join(['8k'] * 1_001)}", "1001 entries"),
+        (f"--context {','.join(['8k'] * 101)} --batch {','.join(['1'] * 100)}", "10000 cells"),
+        ("--kv-memory 0GiB", "--kv-memory"),
+        ("--resident-experts 8", "--offload host"),
+    ],
+)
+def test_what_is_too_long_or_means_nothing_is_refused(
+    k31ctl: Run, arguments: str, mentions: str
+) -> None:
+    done = k31ctl("plan", *arguments.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert mentions in done.stderr
+
+
+@pytest.mark.parametrize("heavy", ["rich", "psutil", "httpx", "torch", "huggingface_hub", "pynvml"])
+def test_a_plan_starts_without(heavy: str) -> None:
+    code = (
+        "import sys; from k31ctl.cli.main import main\n"
+        "try: main(['plan'])\nexcept SystemExit: pass\n"
+        f"sys.exit({heavy!r} in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, timeout=60, capture_output=True
+    )
+    assert done.returncode == 0

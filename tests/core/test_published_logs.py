@@ -102,3 +102,27 @@ def test_the_published_pool_of_eight_b300_is_predicted_within_a_gib() -> None:
     # 42.23 GiB at a memory fraction of 0.95 in the same run
     plan = planned("kimi-k3", kv_dtype=KvFormat.FP8, memory_fraction=0.95)
     assert plan.capacity.pool_bytes / GIB == pytest.approx(42.23, abs=1.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "blocks"),
+    [
+        ({}, 683 + 6),  # ceil(1048576 / 1536) and 3 groups x 2 states
+        ({"prefix_caching": False}, 683 + 3),
+        ({"state_slots": 3}, 683 + 9),  # with the prefill checkpoint of FlashKDA
+        ({"draft_tokens": 7}, 683 + 3 * (2 + 7)),
+        ({"draft_tokens": 7, "replay_ssm": True}, 683 + 6),
+        ({"dcp": 8}, 86 + 6),
+    ],
+)
+def test_a_request_holds_the_blocks_that_vllm_counts(given: dict[str, Any], blocks: int) -> None:
+    plan = planned("kimi-k3", kv_dtype=KvFormat.FP8, **given)
+    assert plan.capacity.blocks_per_request == blocks
+
+
+def test_sglangs_running_requests_are_slots_by_its_strategy() -> None:
+    # q = 5 with extra buffers, 4 lazy, 1 without the radix cache
+    slots = planned("kimi-k3", engine="sglang").capacity.state_slots
+    for given, per_request in (({}, 5), ({"state_slots": 4}, 4), ({"prefix_caching": False}, 1)):
+        plan = planned("kimi-k3", engine="sglang", **given)
+        assert plan.capacity.log.endswith(f"max_running_requests={slots // per_request}")

@@ -11,6 +11,7 @@ from k31ctl.units import show_bytes, show_gib
 WIDTH = 80
 BAR_WIDTH = 30
 LABEL_WIDTH = 17
+SIZE_WIDTH = 9
 BASIS_WIDTH = 20
 TOKENS_PER_K = 1024
 
@@ -113,7 +114,8 @@ def _budget(plan: Plan) -> list[str]:
     for label, num_bytes, basis in drafts:
         bar = "#" * round(BAR_WIDTH * max(0, min(num_bytes, capacity)) / capacity)
         size = show_gib(num_bytes)
-        lines.append(f"  {label:<{LABEL_WIDTH}}{bar:<{BAR_WIDTH}}{size:>9}  {basis}".rstrip())
+        room = BAR_WIDTH + SIZE_WIDTH - len(size)
+        lines.append(f"  {label:<{LABEL_WIDTH}}{bar[: room - 1]:<{room}}{size}  {basis}".rstrip())
     return lines
 
 

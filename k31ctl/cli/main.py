@@ -13,7 +13,7 @@ from k31ctl.cli.options import DebugOpt, VersionOpt
 from k31ctl.cli.plan import plan
 from k31ctl.errors import K31Error
 from k31ctl.report.failure import show_failure
-from k31ctl.report.profiles import show_version
+from k31ctl.report.version import show_version
 
 _INTERRUPTED: Final = 130
 _BROKEN_PIPE: Final = 141  # what a shell shows for a writer whose reader left

@@ -10,7 +10,7 @@ from k31ctl.core.figure import Basis, Line
 from k31ctl.core.finetune import finetune
 from k31ctl.core.inventory import Inventory, inventory
 from k31ctl.core.layout import Layout
-from k31ctl.core.layout_rules import Case, check_support, checked, resolved
+from k31ctl.core.layout_rules import Case, check_draft, check_support, checked, resolved
 from k31ctl.core.memory import Reservation, StageMemory, reservation, stage_memory
 from k31ctl.core.offload import resident_expert_bytes
 from k31ctl.core.pools import Pool
@@ -62,6 +62,8 @@ def deployment(parts: Parts, request: PlanRequest) -> Deployment:
     model, node, engine = parts.model, parts.node, parts.engine
     gpu = node.gpu.architecture
     check_support(model=model, engine=engine, node=node)
+    if parts.draft is not None:
+        check_draft(parts.draft, engine)
     layout = checked(
         Case(
             model=model,

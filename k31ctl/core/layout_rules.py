@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import log2
 
+from k31ctl.core.draft import Draft
 from k31ctl.core.engine import DataParallel, Engine, ExpertParallel
 from k31ctl.core.hardware import Node
 from k31ctl.core.layout import Layout
@@ -221,7 +222,7 @@ def resolved(asked: AskedLayout, *, model: Model, engine: Engine, node: Node) ->
             raise UsageError(
                 f"--{name} {size} is not between 1 and {MOST_RANKS}",
                 where=f"--{name}",
-                remedy="give the number of ranks, such as 8",
+                remedy="give a whole number in that range, such as 8",
             )
     num_gpus = asked.nodes * node.num_gpus
     tp, pp, dp = _main_sizes(asked, model=model, engine=engine, node=node, num_gpus=num_gpus)
@@ -278,6 +279,18 @@ def _usual_ep(layout: Layout, engine: Engine, model: Model) -> int:
     if layout.dp > 1 and engine.layout.expert_parallel is not ExpertParallel.NONE:
         return spread
     return 1
+
+
+def check_draft(draft: Draft, engine: Engine) -> None:
+    """Refuse a draft that was made for other engines."""
+    if engine.engine not in draft.engines:
+        raise RefusedError(
+            f"{draft.name} is a draft for {', '.join(draft.engines)}, not for {engine.name}",
+            where=f"--draft {draft.id}",
+            remedy="choose a draft of this engine; `k31ctl profiles list drafts` shows them",
+            rule="draft-engine",
+            source=draft.source,
+        )
 
 
 def check_support(*, model: Model, engine: Engine, node: Node) -> None:

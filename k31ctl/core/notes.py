@@ -53,6 +53,12 @@ def warnings(
     layout, engine = built.layout, parts.engine
     if layout.world < layout.num_gpus:
         found.append(f"{layout.text} uses {layout.world} of {layout.num_gpus} GPUs")
+    draft = parts.draft
+    if draft is not None and parts.model.id not in draft.targets:
+        found.append(
+            f"{draft.name} was trained for {', '.join(draft.targets)}: whether it drafts well for "
+            f"{parts.model.name} is not known"
+        )
     if engine.development:
         found.append(f"{engine.name} is not a pinned release: its memory rules and flags may move")
     if 0 < longest < limit and request.max_model_len is None:

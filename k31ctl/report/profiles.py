@@ -5,15 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from k31ctl import __version__
 from k31ctl.catalog.check import CheckResult
 from k31ctl.catalog.listing import Listed, Shown
 from k31ctl.report.envelope import envelope
-
-
-def show_version() -> None:
-    """Write the program's name and version."""
-    sys.stdout.write(f"k31ctl {__version__}\n")
 
 
 def show_list(found: tuple[Listed, ...], *, kind: str | None, as_json: bool) -> None:

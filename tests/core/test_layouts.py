@@ -122,3 +122,14 @@ def test_a_draft_is_refused_under_pipeline_parallelism() -> None:
 def test_sizes_that_cannot_be_are_a_usage_error(sizes: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         planned("kimi-k3", **sizes)
+
+
+def test_a_draft_made_for_another_engine_is_refused() -> None:
+    with pytest.raises(RefusedError) as refused:
+        planned("kimi-k3", engine="sglang", draft="inferact-k3-dspark")
+    assert refused.value.rule == "draft-engine"
+
+
+def test_a_draft_trained_for_another_model_is_warned_of() -> None:
+    plan = planned("kimi-k3.1-pro", draft="inferact-k3-dspark")
+    assert any("trained for kimi-k3" in warning for warning in plan.warnings)

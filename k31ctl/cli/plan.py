@@ -55,12 +55,15 @@ def plan(
 ) -> None:
     """Say what a model needs on these GPUs, and how much context and how many requests fit.
 
-    The answer comes first, then where every GiB of a GPU goes, then what was assumed. Sizes
-    need a unit (42.23GiB, 42.23GB); in counts of tokens k is 1024 and m is 1024 x 1024.
+    The answer comes first, then where every GiB of a GPU goes, then what was
+    assumed. Sizes need a unit (42.23GiB, 42.23GB); in token counts k is 1024 and
+    m is 1024 x 1024.
 
-    Examples: k31ctl plan kimi-k3 --on 8x-h200 --nodes 2 --kv-dtype fp8;
-    k31ctl plan --context 8k,128k,1m --batch 1,8,64 --csv table.csv;
-    k31ctl plan --gate fits==true --gate capacity.max_requests>=2 --json
+    k31ctl plan kimi-k3 --on 8x-h200 --nodes 2 --kv-dtype fp8
+
+    k31ctl plan --context 8k,128k,1m --batch 1,8,64 --csv table.csv
+
+    k31ctl plan --json --gate fits==true --gate "capacity.max_requests>=2"
     """
     store = Store(default_folders(profiles or ()))
     contexts, batches = context or _CONTEXTS, batch or _BATCHES

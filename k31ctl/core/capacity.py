@@ -178,28 +178,16 @@ def _ratio_pool(
     ratio: float,
 ) -> SplitPool:
     """SGLang's split: states get r/(1+r) of the pool, one slot of them is padding."""
-    page = engine.memory.page_tokens * layout.dcp
-    tokens, num_slots = [], []
+    grown = 1 + rows.draft_tokens / max(1, slots)
+    latents, num_slots = [], []
     for cache, pool in zip(caches, pool_bytes, strict=True):
         state_share = 0
         if cache.state_bytes_per_sequence:
             state_share = int(max(0, pool) * ratio / (1 + ratio))
-            per_slot = cache.state_bytes_per_sequence
-            if rows.draft_tokens:
-                per_slot = int(per_slot * (1 + rows.draft_tokens / max(1, slots)))
+            per_slot = int(cache.state_bytes_per_sequence * grown)
             num_slots.append(max(0, state_share // per_slot - 1))
-        share = max(0, pool) - state_share
-        if cache.bytes_per_token:
-            tokens.append(int(share / cache.bytes_per_token) // page * page)
-    return SplitPool(
-        rule=engine.memory.rule.value,
-        pool_bytes=max(0, min(pool_bytes)),
-        num_tokens=min(tokens),
-        num_slots=min(num_slots, default=0),
-        slots_per_request=slots if num_slots else 0,
-        page_tokens=page,
-        bytes_per_page=int(page * max(c.bytes_per_token for c in caches)),
-    )
+        latents.append(max(0, pool) - state_share)
+    return _split_pool(engine, layout, caches, pool_bytes, latents, num_slots, slots=slots)
 
 
 def _fraction_pool(
@@ -212,13 +200,31 @@ def _fraction_pool(
     slots: int,
 ) -> SplitPool:
     """TensorRT-LLM: the fraction holds latents; states come out of what is left beside it."""
+    num_slots = [
+        max(0, rest) // cache.state_bytes_per_sequence
+        for cache, rest in zip(caches, state_pool_bytes, strict=True)
+        if cache.state_bytes_per_sequence
+    ]
+    return _split_pool(engine, layout, caches, pool_bytes, pool_bytes, num_slots, slots=slots)
+
+
+def _split_pool(
+    engine: Engine,
+    layout: Layout,
+    caches: Sequence[StageCache],
+    pool_bytes: Sequence[int],
+    latent_bytes: Sequence[int],
+    num_slots: Sequence[int],
+    *,
+    slots: int,
+) -> SplitPool:
+    """Whole pages of tokens and slots on the stage that has the fewest of each."""
     page = engine.memory.page_tokens * layout.dcp
-    tokens, num_slots = [], []
-    for cache, pool, rest in zip(caches, pool_bytes, state_pool_bytes, strict=True):
-        if cache.bytes_per_token:
-            tokens.append(int(max(0, pool) / cache.bytes_per_token) // page * page)
-        if cache.state_bytes_per_sequence:
-            num_slots.append(max(0, rest) // cache.state_bytes_per_sequence)
+    tokens = [
+        int(max(0, room) / cache.bytes_per_token) // page * page
+        for cache, room in zip(caches, latent_bytes, strict=True)
+        if cache.bytes_per_token
+    ]
     return SplitPool(
         rule=engine.memory.rule.value,
         pool_bytes=max(0, min(pool_bytes)),

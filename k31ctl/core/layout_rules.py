@@ -12,8 +12,10 @@ from k31ctl.core.linear_layers import FP8_BLOCK, MXFP4_GROUP
 from k31ctl.core.model import Model, SparseLatentAttention, WeightFormat
 from k31ctl.errors import RefusedError, UsageError
 
+ONE_PROCESS = "stages"
 MOST_RANKS = 4096
 WIDEST_USUAL_TP = 32
+NO_LAYOUT = "no layout of these GPUs is legal: change --nodes or --on"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,12 @@ def _world(case: Case) -> str:
     lay = case.layout
     if lay.world > lay.num_gpus:
         return f"{lay.text} needs {lay.world} GPUs, there are {lay.num_gpus}"
+    return ""
+
+
+def _one_node(case: Case) -> str:
+    if case.engine.layout.multi_node == ONE_PROCESS and case.layout.nodes > 1:
+        return f"{case.engine.name} is one process on one node, not on {case.layout.nodes}"
     return ""
 
 
@@ -125,6 +133,7 @@ def _expert_width(case: Case) -> str:
 
 
 RULES: dict[str, Callable[[Case], str]] = {
+    "layout-one-node": _one_node,
     "layout-world": _world,
     "layout-attention-dp": _attention_dp,
     "layout-heads": _heads,
@@ -150,7 +159,7 @@ def checked(case: Case) -> Layout:
         return case.layout
     rule, why = found
     near = nearest_legal(case)
-    remedy = f"the nearest layout that it takes is {flags(near)}" if near else "use more GPUs"
+    remedy = f"the nearest layout that it takes is {flags(near)}" if near else NO_LAYOUT
     raise RefusedError(
         why,
         where=f"{case.model.id} as {case.layout.text} on {case.layout.num_gpus} GPUs",
@@ -250,7 +259,7 @@ def _main_sizes(
             across = asked.nodes > 1 and engine.layout.pipeline and asked.dp is None
             pp = max(1, spare) if across else 1
         return asked.tp, pp, asked.dp or 1
-    if engine.layout.multi_node == "stages":
+    if engine.layout.multi_node == ONE_PROCESS:
         return 1, asked.pp or min(num_gpus, model.num_layers), asked.dp or 1
     pp, dp = asked.pp or 1, asked.dp or 1
     beyond_fabric = num_gpus > max(node.num_gpus, node.scale_up_domain_gpus)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from k31ctl.core.deployment import Deployment, cell_of, deployment, longest_context
 from k31ctl.core.kv_cache import KvFormat
-from k31ctl.core.layout_rules import AskedLayout, resolved
+from k31ctl.core.layout_rules import AskedLayout, flags, resolved
 from k31ctl.core.request import Parts, PlanRequest
 from k31ctl.errors import RefusedError, UsageError
 
@@ -57,5 +57,7 @@ def _nodes_needed(parts: Parts, request: PlanRequest) -> str | None:
         wider = replace(request, layout=asked)
         if _fits(parts, wider):
             layout = resolved(asked, model=parts.model, engine=parts.engine, node=parts.node)
+            if nodes == request.layout.nodes:
+                return f"{flags(layout)} fits on as many nodes"
             return f"--nodes {nodes} fits as {layout.text}"
     return None

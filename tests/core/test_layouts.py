@@ -22,6 +22,7 @@ from tests.core.deployments import planned
         ("tokenspeed", "8x-b300", {"tp": 8, "ep": 4}, "layout-expert-parallel", "--tp 8 --ep 8"),
         ("tokenspeed", "4x-gb200", {"nodes": 4, "ep": 16}, "layout-expert-parallel", "--tp 16"),
         ("tensorrt-llm", "8x-b300", {"tp": 8, "ep": 1}, "layout-expert-parallel", "--ep 8"),
+        ("embedded", "8x-b300", {"nodes": 2}, "layout-one-node", "--nodes"),
         ("embedded", "8x-b300", {"tp": 1, "pp": 8, "dcp": 2}, "layout-context-parallel", "--pp 8"),
     ],
 )

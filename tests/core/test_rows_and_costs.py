@@ -157,3 +157,9 @@ def test_numbers_that_cannot_be_are_a_usage_error(given: dict[str, Any]) -> None
 def test_images_for_a_text_model_are_a_usage_error() -> None:
     with pytest.raises(UsageError, match="images"):
         planned("deepseek-v3.2", image=(512, 512))
+
+
+def test_where_another_layout_of_the_same_nodes_fits_it_is_offered() -> None:
+    plan = planned("kimi-k3", engine="sglang", dp=8)
+    assert not plan.fits
+    assert "--tp 8 fits on as many nodes" in plan.remedies

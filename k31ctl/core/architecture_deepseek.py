@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from k31ctl.core.attention_tensors import indexer_templates, latent_templates
 from k31ctl.core.config_fields import ConfigFields
+from k31ctl.core.config_refusals import refuse_unmodelled
 from k31ctl.core.embedding_tensors import embedding_and_head
 from k31ctl.core.figure import Assumption, Basis
 from k31ctl.core.mixer_fields import flat_indexer, latent_attention
@@ -45,6 +46,7 @@ def deepseek_model(fields: ConfigFields, *, architecture: str, model_id: str, na
     multimodal, sparse = architecture == MULTIMODAL, architecture == SPARSE
     text = fields.child("text_config") if multimodal else fields
     model_dtype_is_bf16(text, fields)
+    refuse_unmodelled(text, fields, activations=("silu",))
     hidden = text.integer("hidden_size", high=1 << 17)
     num_layers = text.integer("num_hidden_layers", high=2048)
     num_mtp = text.integer_or(0, "num_nextn_predict_layers", high=16)

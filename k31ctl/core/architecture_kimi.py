@@ -2,6 +2,7 @@
 
 from k31ctl.core.attention_tensors import indexer_templates, kda_templates, latent_templates
 from k31ctl.core.config_fields import MISSING, ConfigFields
+from k31ctl.core.config_refusals import refuse_unmodelled
 from k31ctl.core.embedding_tensors import embedding_and_head, output_vector
 from k31ctl.core.figure import Assumption, Basis
 from k31ctl.core.mixer_fields import kimi_mixers
@@ -57,6 +58,13 @@ def kimi_model(fields: ConfigFields, *, architecture: str, model_id: str, name: 
     multimodal = architecture in MULTIMODAL
     text = fields.child("text_config") if multimodal else fields
     model_dtype_is_bf16(text, fields)
+    refuse_unmodelled(text, fields, activations=("silu", "situ"))
+    if architecture != "KimiK31ForConditionalGeneration":
+        for place in (text, fields):
+            if place.raw("dsa_config") is not MISSING:
+                raise place.fail("dsa_config", f"is not modelled for {architecture}")
+    if multimodal:
+        text.integer("routed_expert_hidden_size", high=1 << 17)
     hidden = text.integer("hidden_size", high=1 << 17)
     num_layers = text.integer("num_hidden_layers", high=2048)
     if text.integer_or(0, "num_nextn_predict_layers"):

@@ -58,7 +58,10 @@ def stage_caches(
                 latent_bytes_per_token=full * rows.latent_bytes / layout.dcp,
                 indexer_bytes_per_token=full * rows.index_bytes / index_ways,
                 draft_bytes_per_token=(
-                    draft.kv_bytes_per_token(layout.attention_tp) if draft and last else 0.0
+                    draft.kv_bytes_per_token(layout.attention_tp)
+                    + draft.latent_layers * rows.row_bytes / layout.dcp
+                    if draft and last
+                    else 0.0
                 ),
                 state_bytes_per_sequence=linear * rows.state_bytes,
             )

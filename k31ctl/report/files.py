@@ -18,7 +18,14 @@ def write_whole(path: Path, text: str) -> None:
         sys.stdout.write(text)
         return
     try:
-        _replace(path, text)
+        target = path.resolve()
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            raise InputError(
+                f"{path.name} is a device or a pipe, not a file",
+                where=str(path),
+                remedy="name a regular file, or - for standard output",
+            )
+        _replace(target, text)
     except OSError as error:
         raise InputError(
             f"cannot write {path.name}: {(error.strerror or 'failed').lower()}",

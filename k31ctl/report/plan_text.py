@@ -50,7 +50,7 @@ def _conclusion(plan: Plan) -> list[str]:
         said = (
             f"{parts.model.name} fits on {place}; {_pool_gib(plan)} GiB of each GPU hold the cache."
         )
-    elif holding:
+    elif 0 < holding < len(plan.cells):
         said = (
             f"{parts.model.name} fits on {place} in {holding} of the {len(plan.cells)} cases asked "
             "for."
@@ -58,7 +58,7 @@ def _conclusion(plan: Plan) -> list[str]:
     else:
         said = f"{parts.model.name} does not fit on {place}: {_shortage(plan)}."
     lines = _paragraph(said)
-    if holding:
+    if plan.fits or (holding < len(plan.cells) and holding):
         cell = next(cell for cell in plan.cells if cell.fits)
         requests = "request" if cell.max_requests == 1 else "requests at once"
         lines += _paragraph(
@@ -76,6 +76,9 @@ def _shortage(plan: Plan) -> str:
     left = max(cell.free_bytes for cell in plan.cells)
     if left < 0:
         return f"{show_bytes(-left)} are missing on each GPU"
+    limit = plan.request.max_model_len
+    if limit is not None and plan.capacity.max_requests < 1:
+        return f"one request of {limit:,} tokens, the maximum length, is more than its cache holds"
     if plan.offload is not None and not plan.offload.fits_tier:
         return f"the {plan.offload.tier} tier is too small for the experts that leave the GPUs"
     return f"the engine keeps {_pool_gib(plan)} GiB of each GPU for the cache, which is too little"

@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -231,3 +232,19 @@ def test_a_plan_starts_without(heavy: str) -> None:
         [sys.executable, "-c", code], check=False, timeout=60, capture_output=True
     )
     assert done.returncode == 0
+
+
+def test_a_table_goes_through_a_link_and_never_over_a_device(k31ctl: Run, tmp_path: Path) -> None:
+    real, link, pipe = tmp_path / "real.csv", tmp_path / "link.csv", tmp_path / "pipe"
+    link.symlink_to(real)
+    os.mkfifo(pipe)
+    assert k31ctl("plan", "--csv", str(link)).returncode == 0
+    assert link.is_symlink()
+    assert real.read_text().startswith("context_tokens,")
+    assert k31ctl("plan", "--csv", str(pipe)).returncode == 3
+    assert pipe.is_fifo()
+
+
+def test_a_length_that_the_cache_does_not_hold_is_not_said_to_fit(k31ctl: Run) -> None:
+    asked = ("plan", "kimi-k3", "--kv-memory", "10GiB", "--max-model-len", "1m")
+    assert k31ctl(*asked).stdout.startswith("Kimi K3 does not fit on one 8x-b300")

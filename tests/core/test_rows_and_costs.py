@@ -163,3 +163,8 @@ def test_where_another_layout_of_the_same_nodes_fits_it_is_offered() -> None:
     plan = planned("kimi-k3", engine="sglang", dp=8)
     assert not plan.fits
     assert "--tp 8 fits on as many nodes" in plan.remedies
+
+
+def test_a_latent_draft_is_in_the_cost_of_a_token() -> None:
+    cache = planned("kimi-k3", draft="inferact-k3-dspark").caches[0]
+    assert cache.bytes_per_token == 29 * 1_152

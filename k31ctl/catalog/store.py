@@ -122,6 +122,10 @@ def unknown_id(kind: str, profile_id: str, known: Sequence[str]) -> ProfileError
 
 
 def _text(path: Path, where: str) -> str:
+    if path.exists() and not path.is_file():
+        raise ProfileError(
+            "not a regular file", where=where, remedy="keep only profiles in a folder of profiles"
+        )
     try:
         with path.open("rb") as stream:
             content = stream.read(_MAX_BYTES + 1)

@@ -103,6 +103,18 @@ class EngineMemory:
     expert_width_multiple: dict[str, int] = field(default_factory=dict)
     expert_hidden_multiple: int = 1
 
+    def __post_init__(self) -> None:
+        """State what cannot be true of an engine, so that a profile cannot say it."""
+        if self.page_tokens < 1 or self.expert_hidden_multiple < 1:
+            raise ValueError("page_tokens and expert_hidden_multiple must be at least 1")
+        if any(
+            size < 1 for size in (*self.chunk_tokens.values(), *self.expert_width_multiple.values())
+        ):
+            raise ValueError("chunk_tokens and expert_width_multiple must be at least 1")
+        for number in (self.fraction, self.fraction_with_vision):
+            if number is not None and not 0 < number.value <= 1:
+                raise ValueError("a memory fraction must be above 0 and at most 1")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCache:
@@ -114,6 +126,11 @@ class EngineCache:
     sparse_fp8: dict[str, KvFormat]
     state_slots: dict[str, int]
     source: str
+
+    def __post_init__(self) -> None:
+        """State what cannot be true of a cache, so that a profile cannot say it."""
+        if set(self.state_slots) != {"prefix", "no_prefix"} or min(self.state_slots.values()) < 1:
+            raise ValueError("state_slots must give prefix and no_prefix, each at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,16 @@ _MAX_DEPTH: Final = 64
 
 def read_json_config(path: Path) -> tuple[dict[str, Any], str]:
     """Return the configuration in a file, or in a folder's ``config.json``, and its path."""
-    place = path / "config.json" if path.is_dir() else path
-    where = str(place)
-    value = _parse(_read(place, where), where)
+    where = str(path)
+    try:
+        place = path / "config.json" if path.is_dir() else path
+        where = str(place)
+        text = _read(place, where)
+    except OSError as error:
+        raise InputError(
+            f"cannot be read: {error.strerror}", where=where, remedy="make the file readable"
+        ) from None
+    value = _parse(text, where)
     if not isinstance(value, dict):
         raise _bad("not a JSON object", where)
     if _too_deep(value):
@@ -30,13 +37,8 @@ def _read(place: Path, where: str) -> str:
         )
     if not place.is_file():
         raise _bad("not a regular file", where)
-    try:
-        with place.open("rb") as stream:
-            content = stream.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(
-            f"cannot be read: {error.strerror}", where=where, remedy="make the file readable"
-        ) from None
+    with place.open("rb") as stream:
+        content = stream.read(_MAX_BYTES + 1)
     if len(content) > _MAX_BYTES:
         raise _bad(f"larger than {_MAX_BYTES} bytes", where)
     try:

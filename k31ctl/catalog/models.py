@@ -95,14 +95,7 @@ def repository_bytes(store: Store, profile_id: str) -> int | None:
 
 def model_at(path: Path) -> Model:
     """Return the model that a config.json, or the one in a folder, describes."""
-    try:
-        config, where = read_json_config(path)
-    except OSError as error:
-        raise InputError(
-            f"cannot be read: {(error.strerror or 'failed').lower()}",
-            where=str(path),
-            remedy="name a config.json or a folder that you may read",
-        ) from error
+    config, where = read_json_config(path)
     place = path.resolve()
     named = place.parent if place.suffix == ".json" else place
     name = named.name or str(named)

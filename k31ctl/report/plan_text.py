@@ -5,10 +5,9 @@ from textwrap import wrap
 
 from k31ctl.core.figure import Basis
 from k31ctl.core.plan import Plan
-from k31ctl.report.plan_extras import extras
+from k31ctl.report.plan_extras import WIDTH, extras
 from k31ctl.units import show_bytes, show_gib
 
-WIDTH = 80
 BAR_WIDTH = 30
 LABEL_WIDTH = 17
 SIZE_WIDTH = 9

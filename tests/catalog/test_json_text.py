@@ -50,3 +50,8 @@ def test_a_missing_config_is_named(tmp_path: Path, name: str) -> None:
 def test_a_device_is_not_read() -> None:
     with pytest.raises(InputError, match="not a regular file"):
         read_json_config(Path("/dev/zero"))
+
+
+def test_a_path_that_the_system_refuses_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        read_json_config(Path("x" * 5_000))

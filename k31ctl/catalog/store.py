@@ -26,6 +26,8 @@ class Kind(StrEnum):
     ENGINES = "engines"
     DRAFTS = "drafts"
     PRICES = "prices"
+    SPEED = "speed"
+    MEASUREMENTS = "measurements"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Draft models for speculative decoding, as far as they take memory."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from k31ctl.core.figure import Basis
 from k31ctl.units import Bytes
@@ -27,6 +27,24 @@ class Draft:
     source: str
     checked: str
     basis: Basis
+    acceptance: dict[str, float] = field(default_factory=dict)
+    acceptance_source: str = ""
+
+    def accepted(self, draft_tokens: int) -> float | None:
+        """Tokens that a step yields on average at this depth; None where nobody published it.
+
+        ``acceptance`` is keyed by depth; between two depths the line between them, beyond the
+        deepest the value there, and never more than the depth and the target's own token.
+        """
+        known = sorted((int(depth), tokens) for depth, tokens in self.acceptance.items())
+        if not known or not draft_tokens:
+            return None if draft_tokens else 1.0
+        below = [(0, 1.0), *(point for point in known if point[0] <= draft_tokens)]
+        above = [point for point in known if point[0] > draft_tokens]
+        (depth, tokens), (next_depth, next_tokens) = below[-1], (above or below[-1:])[0]
+        if next_depth > depth:
+            tokens += (next_tokens - tokens) * (draft_tokens - depth) / (next_depth - depth)
+        return min(tokens, draft_tokens + 1.0)
 
     def kv_bytes_per_token(self, attention_tp: int) -> float:
         """Bytes that one token adds on a rank for the draft's own grouped-query layers."""

@@ -62,22 +62,22 @@ def _one_stage(
     for t in model.templates:
         if t.group is Group.MTP:
             continue
-        count = _tensors_on_stage(t, first, end, stage=stage, num_stages=layout.pp)
+        count = tensors_on_stage(t, first, end, stage=stage, num_stages=layout.pp)
         if not count:
             continue
         if t.shard is Shard.EXPERT:
-            plain, padded = _expert_bytes(model, t, engine, layout, gpu)
+            plain, padded = layer_expert_bytes(model, t, engine, layout, gpu)
             by_shard[t.shard] += count * padded
             padding += count * (padded - plain)
         else:
-            ways = _ways(t.shard, engine, layout)
+            ways = shard_ways(t.shard, engine, layout)
             by_shard[t.shard] += -(-count * t.tensors_per_layer * t.tensor_bytes // ways)
     return StageWeights(
         stage=stage, first_layer=first, end_layer=end, by_shard=by_shard, padding_bytes=padding
     )
 
 
-def _tensors_on_stage(
+def tensors_on_stage(
     t: TensorTemplate, first: int, end: int, *, stage: int, num_stages: int
 ) -> int:
     """Layers of the family on a stage (1 for a tensor that the stage holds once)."""
@@ -90,7 +90,7 @@ def _tensors_on_stage(
             return sum(first <= layer < end for layer in t.layers)
 
 
-def _ways(shard: Shard, engine: Engine, layout: Layout) -> int:
+def shard_ways(shard: Shard, engine: Engine, layout: Layout) -> int:
     """Over how many ranks a tensor is divided."""
     rules = engine.layout
     attention_dp = layout.data_parallel is DataParallel.ATTENTION and layout.dp > 1
@@ -107,7 +107,7 @@ def _ways(shard: Shard, engine: Engine, layout: Layout) -> int:
     return layout.tp
 
 
-def _expert_bytes(
+def layer_expert_bytes(
     model: Model, t: TensorTemplate, engine: Engine, layout: Layout, gpu: str
 ) -> tuple[int, int]:
     """Bytes of one layer's share of an expert tensor on the fullest rank: plain, and padded."""

@@ -1,0 +1,74 @@
+"""A published measurement of a whole deployment, and what the model would have said."""
+
+from dataclasses import dataclass
+
+from k31ctl.core.prediction import Case, prefill_tok_s_per_gpu, service_of
+from k31ctl.core.speed_parameters import SpeedParameters
+from k31ctl.core.workload import Workload
+
+MS = 1e3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One published run. ``measured`` is keyed by the names below, in their units.
+
+    out_tok_s, total_tok_s_per_gpu, prefill_tok_s_per_gpu, decode_tok_s_per_gpu, tok_s_per_user,
+    tok_s_per_gpu (output), tpot_ms, step_ms, ttft_ms.
+    """
+
+    id: str
+    source: str
+    hardware: str
+    num_nodes: int
+    engine: str
+    layout: str
+    workload: Workload
+    measured: dict[str, float]
+    note: str
+    left_out: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A measurement with the case that the model sees and the requests that its cache holds."""
+
+    measurement: Measurement
+    case: Case
+    most_running: float
+
+
+def predicted(trial: Trial, parameters: SpeedParameters) -> dict[str, float]:
+    """What the model says of every quantity that was measured, in the measurement's units."""
+    return _predicted(trial, parameters, frozenset(trial.measurement.measured))
+
+
+def _predicted(
+    trial: Trial, parameters: SpeedParameters, names: frozenset[str]
+) -> dict[str, float]:
+    case, load = trial.case, trial.measurement.workload
+    step = case.step(parameters)
+    groups, gpus = case.layout.dp, case.layout.world
+    found: dict[str, float] = {}
+    if "prefill_tok_s_per_gpu" in names:
+        assert load.concurrency is not None
+        found["prefill_tok_s_per_gpu"] = prefill_tok_s_per_gpu(
+            case, step, concurrency=load.concurrency, prompt_tokens=load.prompt_tokens
+        )
+    if names - found.keys():
+        service = service_of(case, step, load, most_running=trial.most_running)
+        rate = groups * service.requests_per_s
+        output = rate * load.output_tokens
+        user = case.tokens_per_step / service.decode_s
+        every = {
+            "out_tok_s": output,
+            "tok_s_per_gpu": output / gpus,
+            "total_tok_s_per_gpu": rate * (load.prompt_tokens + load.output_tokens) / gpus,
+            "decode_tok_s_per_gpu": groups * service.running * user / gpus,
+            "tok_s_per_user": user,
+            "tpot_ms": service.tpot_s * MS,
+            "step_ms": service.decode_s * MS,
+            "ttft_ms": service.ttft_s * MS,
+        }
+        found |= {name: every[name] for name in names - found.keys()}
+    return found

@@ -1,0 +1,161 @@
+"""How fast a deployment serves one workload, how sure that is, and what bounds it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, sqrt
+
+from k31ctl.core.estimate import Bound, Estimate
+from k31ctl.core.prediction import Case, prefill_tok_s_per_gpu, service_of
+from k31ctl.core.service import Service
+from k31ctl.core.speed_parameters import SpeedParameters, parameter
+from k31ctl.core.step import Part, StepModel, spread_of
+from k31ctl.core.workload import Workload
+
+# Standard deviations on either side that hold 90 % of a normal distribution.
+INTERVAL = 1.645
+PREFILL_CONCURRENCY = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Performance:
+    """A deployment under one workload. Times in seconds, rates in tokens per second.
+
+    ``running`` is how many requests decode at once on all replicas, ``waiting`` how many of those
+    asked for do not fit the cache. ``prefill_share`` is the share of a request's machine time that
+    its prompt takes.
+    """
+
+    workload: Workload
+    running: float
+    waiting: float
+    ttft_s: Estimate
+    tpot_s: Estimate
+    itl_s: Estimate
+    e2e_s: Estimate
+    output_tok_s: Estimate
+    total_tok_s_per_gpu: Estimate
+    prefill_tok_s_per_gpu: Estimate
+    tok_s_per_user: Estimate
+    prefill_share: float
+    bound_by: Bound
+    decode_parts: tuple[Part, ...]
+    prefill_parts: tuple[Part, ...]
+    chunk_tokens: float
+
+
+def performance(
+    case: Case,
+    step: StepModel,
+    parameters: SpeedParameters,
+    workload: Workload,
+    *,
+    most_running: float,
+) -> Performance:
+    """What a deployment gives in a closed loop.
+
+    ``most_running`` is what the cache of one attention group holds at the workload's length. The
+    low and high ends hold 90 %: parts err independently, each by the spread of its parameter,
+    and what a fitted model still misses comes on top.
+    """
+    assert workload.concurrency is not None
+    service = service_of(case, step, workload, most_running=most_running)
+    decode = decode_parts_of(case, step, workload, service)
+    prefill, chunk = prefill_parts_of(case, step, workload, service)
+    spread = _Spread(parameters, decode, prefill)
+    groups, gpus = case.layout.dp, case.layout.world
+    rate = groups * service.requests_per_s
+    output = workload.output_tokens
+    decoding = service.decode_s * (output - 1) / case.tokens_per_step
+    share = service.prefill_s / (service.prefill_s + decoding)
+    of_decode, of_prefill, of_both = spread.decode, spread.prefill, spread.mixed(share)
+    return Performance(
+        workload=workload,
+        running=service.running * groups,
+        waiting=max(0.0, workload.concurrency - service.running * groups),
+        ttft_s=spread.of("ttft_s", service.ttft_s, of_both if service.queue_s else of_prefill),
+        tpot_s=spread.of("tpot_s", service.tpot_s, of_both),
+        itl_s=spread.of("itl_s", service.decode_s, of_decode),
+        e2e_s=spread.of("e2e_s", service.e2e_s, of_both),
+        output_tok_s=spread.of("output_tok_s", rate * output, of_both),
+        total_tok_s_per_gpu=spread.of(
+            "output_tok_s", rate * (workload.prompt_tokens + output) / gpus, of_both
+        ),
+        prefill_tok_s_per_gpu=spread.of(
+            "prefill_tok_s",
+            prefill_tok_s_per_gpu(
+                case,
+                step,
+                concurrency=PREFILL_CONCURRENCY * groups,
+                prompt_tokens=workload.uncached_tokens,
+            ),
+            of_prefill,
+        ),
+        tok_s_per_user=spread.of("tpot_s", 1 / service.tpot_s, of_both),
+        prefill_share=share,
+        bound_by=_bound(service, decode, prefill, share),
+        decode_parts=tuple(decode),
+        prefill_parts=tuple(prefill),
+        chunk_tokens=chunk,
+    )
+
+
+def decode_parts_of(
+    case: Case, step: StepModel, workload: Workload, service: Service
+) -> list[Part]:
+    """The parts of the decode step that the service runs, all stages together."""
+    batches = min(step.replica.pp, max(1.0, service.running))
+    return step.decode_parts(
+        sequences=service.running / batches,
+        context_tokens=workload.prompt_tokens + workload.output_tokens / 2,
+        positions=case.positions,
+    )
+
+
+def prefill_parts_of(
+    case: Case, step: StepModel, workload: Workload, service: Service
+) -> tuple[list[Part], float]:
+    """The parts of a prefill chunk that the service runs, and its tokens."""
+    uncached = workload.uncached_tokens
+    total = service.running * uncached
+    tokens = total / max(1.0, total / case.chunk_tokens)
+    past = workload.prompt_tokens - uncached + uncached / 2
+    parts = step.prefill_parts(
+        tokens=tokens, past_tokens=past, sequences=max(1.0, tokens / uncached)
+    )
+    return parts, tokens
+
+
+class _Spread:
+    """Turns values into estimates: spreads of the parts, and of the model by quantity."""
+
+    def __init__(
+        self, parameters: SpeedParameters, decode: Sequence[Part], prefill: Sequence[Part]
+    ) -> None:
+        self._table = parameters.model_spread
+        self.decode, self.prefill = spread_of(decode), spread_of(prefill)
+
+    def mixed(self, prefill_share: float) -> float:
+        """Spread of a time that is prefill in part and decoding for the rest."""
+        return sqrt((prefill_share * self.prefill) ** 2 + ((1 - prefill_share) * self.decode) ** 2)
+
+    def of(self, quantity: str, value: float, spread: float) -> Estimate:
+        """The value with its 90 % interval."""
+        model = parameter(self._table, quantity).spread
+        factor = exp(INTERVAL * sqrt(spread**2 + model**2))
+        return Estimate(value=value, low=value / factor, high=value * factor)
+
+
+def _bound(
+    service: Service, decode: Sequence[Part], prefill: Sequence[Part], prefill_share: float
+) -> Bound:
+    """The resource that takes most of a request's time, waiting included."""
+    times = dict.fromkeys(Bound, 0.0)
+    times[Bound.QUEUE] = service.queue_s
+    for parts, seconds in (
+        (decode, service.period_s * (1 - prefill_share)),
+        (prefill, service.period_s * prefill_share),
+    ):
+        total = sum(part.seconds for part in parts)
+        for part in parts:
+            times[part.bound_by] += seconds * part.seconds / total
+    return max(times, key=times.__getitem__)

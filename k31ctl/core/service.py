@@ -1,0 +1,128 @@
+"""From steps to a service: TTFT, TPOT and throughput of one size of request in a closed loop.
+
+All requests of a closed loop have the same lengths, so they stay in step: their prompts are
+prefilled one after another while decoding waits, then all decode together. That is what serving
+benchmarks with a fixed concurrency measure, and where their long TTFT at a high concurrency
+comes from.
+"""
+
+from dataclasses import dataclass
+
+from k31ctl.core.step import StepModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What one replica gives, in seconds and tokens per second, at its running requests."""
+
+    running: float
+    ttft_s: float
+    tpot_s: float
+    e2e_s: float
+    decode_s: float
+    prefill_s: float
+    queue_s: float
+    period_s: float
+    requests_per_s: float
+
+
+def decode_latency_s(
+    step: StepModel, *, sequences: float, context_tokens: float, positions: int
+) -> float:
+    """Seconds between two steps of the same sequence, all stages of the pipeline passed.
+
+    With p stages, p batches are under way; a batch waits for the slowest stage.
+    """
+    batches = min(step.replica.pp, max(1.0, sequences))
+    times = step.decode_s(
+        sequences=sequences / batches, context_tokens=context_tokens, positions=positions
+    )
+    return max(sum(times), batches * max(times))
+
+
+def prefill_s(
+    step: StepModel, *, requests: float, prompt_tokens: float, past_tokens: float, chunk_tokens: int
+) -> tuple[float, float]:
+    """Seconds until the first of so many prompts, and until all of them, are prefilled.
+
+    Prompts share chunks. Stages of a pipeline work on different chunks at once.
+    """
+    total = requests * prompt_tokens
+    num_chunks = max(1.0, total / chunk_tokens)
+    tokens = total / num_chunks
+    # A token sees all before it: half its prompt on average, and what was cached.
+    mean_past = past_tokens + prompt_tokens / 2
+    times = step.prefill_s(
+        tokens=tokens, past_tokens=mean_past, sequences=max(1.0, requests / num_chunks)
+    )
+    through, slowest = sum(times), max(times)
+    first_chunks = max(1.0, prompt_tokens / chunk_tokens)
+    first = through + (first_chunks - 1) * slowest
+    return first, through + (num_chunks - 1) * slowest
+
+
+def prefill_rate(
+    step: StepModel, *, requests: float, prompt_tokens: float, chunk_tokens: int
+) -> float:
+    """Prompt tokens per second of one attention group that always has so many prompts to prefill.
+
+    Chunks are as large as spreads the prompts over all stages, and no larger than allowed. With k
+    chunks under way the rate is k chunks per passage, or one per slowest stage if that is less.
+    """
+    waiting = requests * prompt_tokens
+    tokens = min(float(chunk_tokens), waiting, max(prompt_tokens, waiting / step.replica.pp))
+    times = step.prefill_s(
+        tokens=tokens, past_tokens=prompt_tokens / 2, sequences=max(1.0, tokens / prompt_tokens)
+    )
+    chunks = waiting / tokens
+    return tokens * min(chunks / sum(times), 1 / max(times))
+
+
+def closed_loop(
+    step: StepModel,
+    *,
+    concurrency: float,
+    most_running: float,
+    prompt_tokens: int,
+    uncached_tokens: int,
+    output_tokens: int,
+    positions: int,
+    tokens_per_step: float,
+    chunk_tokens: int,
+) -> Service:
+    """A closed loop of ``concurrency`` requests on one replica that runs ``most_running`` at most.
+
+    Formula: period = prefill of all + decode steps; TTFT = half the prefill of all, on average;
+    TPOT takes the rest. Requests beyond what the cache holds wait whole periods.
+    """
+    n = min(concurrency, most_running)
+    first, all_s = prefill_s(
+        step,
+        requests=n,
+        prompt_tokens=uncached_tokens,
+        past_tokens=prompt_tokens - uncached_tokens,
+        chunk_tokens=chunk_tokens,
+    )
+    one = decode_latency_s(
+        step,
+        sequences=n,
+        context_tokens=prompt_tokens + output_tokens / 2,
+        positions=positions,
+    )
+    steps = max(0.0, (output_tokens - 1) / tokens_per_step)
+    decode = steps * one
+    mean_first = first + (all_s - first) / 2
+    stalled = all_s - mean_first
+    period = all_s + decode
+    queue = (concurrency / n - 1) * period
+    return Service(
+        running=n,
+        ttft_s=mean_first + queue,
+        tpot_s=(decode + stalled) / max(1, output_tokens - 1),
+        e2e_s=period + queue,
+        decode_s=one,
+        prefill_s=all_s,
+        queue_s=queue,
+        period_s=period,
+        requests_per_s=n / period,
+    )

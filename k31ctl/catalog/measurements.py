@@ -20,7 +20,8 @@ from k31ctl.core.layout_rules import AskedLayout
 from k31ctl.core.measurement import Measurement, Trial
 from k31ctl.core.prediction import case_of
 from k31ctl.core.request import Parts, PlanRequest
-from k31ctl.core.workload import Workload
+from k31ctl.core.speed_parameters import SpeedParameters
+from k31ctl.core.workload import AskedWorkload, Workload
 from k31ctl.errors import K31Error, ProfileError
 from k31ctl.units import Bytes
 
@@ -102,7 +103,9 @@ class Skipped:
     why: str
 
 
-def load_trials(store: Store, name: str) -> tuple[tuple[Trial, ...], tuple[Skipped, ...]]:
+def load_trials(
+    store: Store, name: str, speed: SpeedParameters
+) -> tuple[tuple[Trial, ...], tuple[Skipped, ...]]:
     """The trials of a packaged table or of a file, and the rows that are none.
 
     Raises ProfileError for a file that is no table of measurements.
@@ -111,11 +114,11 @@ def load_trials(store: Store, name: str) -> tuple[tuple[Trial, ...], tuple[Skipp
         path = store.paths(Kind.MEASUREMENTS)[name]
     else:
         path = Path(name)
-    return trials_in(store, read_text(path), where=str(path))
+    return trials_in(store, read_text(path), speed, where=str(path))
 
 
 def trials_in(
-    store: Store, text: str, *, where: str
+    store: Store, text: str, speed: SpeedParameters, *, where: str
 ) -> tuple[tuple[Trial, ...], tuple[Skipped, ...]]:
     """The trials of a table's own text."""
     raw = parse_yaml(text, where=where)
@@ -139,7 +142,7 @@ def trials_in(
             continue
         row = decode(_Row, dict(each), where=named)
         try:
-            trials.append(_trial(store, nodes, row, named))
+            trials.append(_trial(store, nodes, row, speed, named))
         except ProfileError:
             raise
         except K31Error as error:
@@ -155,7 +158,9 @@ def _no_run(row: Mapping[str, Any]) -> str:
     return ""
 
 
-def _trial(store: Store, nodes: tuple[Node, ...], row: _Row, where: str) -> Trial:
+def _trial(
+    store: Store, nodes: tuple[Node, ...], row: _Row, speed: SpeedParameters, where: str
+) -> Trial:
     sizes = {name.lower(): int(size) for name, size in _SIZES.findall(row.layout or "")}
     if "tp" not in sizes and sizes.get("ep", 1) > 1:
         sizes["tp"] = sizes["ep"]
@@ -166,7 +171,7 @@ def _trial(store: Store, nodes: tuple[Node, ...], row: _Row, where: str) -> Tria
     draft = None
     if row.spec:
         draft = load_draft(store, _draft_id(store, row.spec, engine_name, model.id, where))
-    parts = Parts(model=model, node=node, engine=engine, draft=draft)
+    parts = Parts(model=model, node=node, engine=engine, draft=draft, speed=speed)
     built = deployment(parts, _request(row, sizes, num_nodes))
     depth = draft.draft_tokens if draft else 0
     kept = row.accepted or (draft.accepted(depth) if draft else 1.0) or 1.0
@@ -288,4 +293,12 @@ def _request(row: _Row, sizes: Mapping[str, int], num_nodes: int) -> PlanRequest
         lora_rank=None,
         offload=None,
         resident_experts=None,
+        workload=AskedWorkload(
+            prompt_tokens=row.isl,
+            output_tokens=row.osl,
+            cached_fraction=0.0,
+            concurrency=row.c,
+            rate_per_s=None,
+            accepted_tokens=row.accepted,
+        ),
     )

@@ -13,7 +13,13 @@ DEFAULT_ID = "kimi"
 _TEXT_KEYS = ("id", "name", "checked")
 
 
-def load_speed(store: Store, profile_id: str = DEFAULT_ID) -> SpeedParameters:
+def load_speed(store: Store, calibration: Path | None = None) -> SpeedParameters:
+    """Return the packaged parameters, with those of a calibration file in place of their own."""
+    found = load_speed_profile(store, DEFAULT_ID)
+    return calibrated(found, calibration) if calibration else found
+
+
+def load_speed_profile(store: Store, profile_id: str) -> SpeedParameters:
     """Return the parameters that a profile holds."""
     raw, where = store.load(Kind.SPEED, profile_id)
     return _decoded(raw, where)

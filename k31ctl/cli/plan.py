@@ -2,9 +2,11 @@
 
 from k31ctl.catalog.engines import load_draft, resolve_engine
 from k31ctl.catalog.models import load_model
+from k31ctl.catalog.speed import load_speed
 from k31ctl.catalog.store import Store, default_folders
 from k31ctl.cli import options as opt
 from k31ctl.cli import plan_options as own
+from k31ctl.cli import workload_options as load
 from k31ctl.cli.hardware import node_named
 from k31ctl.core import plan as core
 from k31ctl.core.gates import parse_gate
@@ -47,6 +49,13 @@ def plan(
     lora: own.LoraOpt = None,
     offload: own.OffloadOpt = None,
     resident_experts: own.ResidentOpt = None,
+    prompt_tokens: opt.PromptTokensOpt = None,
+    output_tokens: opt.OutputTokensOpt = None,
+    cached_fraction: load.CachedFractionOpt = 0.0,
+    concurrency: load.ConcurrencyOpt = None,
+    accepted_tokens: load.AcceptedTokensOpt = None,
+    calibration: load.CalibrationOpt = None,
+    breakdown: load.BreakdownOpt = False,
     as_json: opt.JsonOpt = False,
     csv: opt.CsvOpt = None,
     markdown: opt.MarkdownOpt = None,
@@ -66,7 +75,14 @@ def plan(
     k31ctl plan --json --gate fits==true --gate "capacity.max_requests>=2"
     """
     store = Store(default_folders(profiles or ()))
-    contexts, batches = context or _CONTEXTS, batch or _BATCHES
+    asked = load.asked_workload(
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        cached_fraction=cached_fraction,
+        concurrency=concurrency,
+        accepted_tokens=accepted_tokens,
+    )
+    contexts, batches = context or load.contexts_of(asked) or _CONTEXTS, batch or _BATCHES
     own.checked_cells(contexts, batches)
     own.checked_ratio("--memory-fraction", memory_fraction, most=1)
     own.checked_ratio("--state-ratio", state_ratio, most=1000)
@@ -78,6 +94,7 @@ def plan(
         node=node_named(store, on),
         engine=resolve_engine(store, engine, loaded),
         draft=load_draft(store, draft) if draft else None,
+        speed=load_speed(store, calibration),
     )
     request = core.PlanRequest(
         contexts=tuple(contexts),
@@ -100,5 +117,13 @@ def plan(
         lora_rank=lora,
         offload=offload,
         resident_experts=resident_experts,
+        workload=asked,
     )
-    show_plan(core.plan(parts, request), gates=gates, as_json=as_json, csv=csv, markdown=markdown)
+    show_plan(
+        core.plan(parts, request),
+        gates=gates,
+        as_json=as_json,
+        breakdown=breakdown,
+        csv=csv,
+        markdown=markdown,
+    )

@@ -18,6 +18,7 @@ MEASUREMENT_SPREAD = 0.10
 UNFITTED = ("model_spread",)
 STEP = 1e-4
 MOST_TRIES = 8
+LEAST_GAIN = 1e-6
 MOST_ROUNDS = 30
 # Below this share of its prior spread a parameter is known from measurements.
 INFORMED = 0.7
@@ -59,7 +60,7 @@ def fitted(
             new = _residuals(_at(parameters, entries, names, trial_x), trials, scored)
             if _cost(new, trial_x) < _cost(residuals, x):
                 gain = _cost(residuals, x) - _cost(new, trial_x)
-                x, residuals, damping, moved = trial_x, new, damping / 5, gain > 1e-6
+                x, residuals, damping, moved = trial_x, new, damping / 5, gain > LEAST_GAIN
                 break
             damping *= 5
         if not moved:

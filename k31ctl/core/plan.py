@@ -16,6 +16,7 @@ from k31ctl.core.offload import Offload, offload
 from k31ctl.core.pools import Capacity, Pool
 from k31ctl.core.remedies import remedies
 from k31ctl.core.request import Parts, PlanRequest, check_request
+from k31ctl.core.speed_plan import SpeedPlan, speed_plan
 from k31ctl.core.vision import ImageTokens, image_tokens
 from k31ctl.core.weights import StageWeights
 
@@ -59,6 +60,7 @@ class Plan:
     offload: Offload | None
     finetune: Finetune | None
     image: ImageTokens | None
+    speed: SpeedPlan
     assumptions: tuple[Assumption, ...]
     warnings: tuple[str, ...]
 
@@ -97,6 +99,8 @@ def plan(parts: Parts, request: PlanRequest) -> Plan:
     moved = _offload(parts, request, built)
     if moved is not None and not moved.fits_tier:
         fits = False
+    image = _image(parts.model, request)
+    speed = speed_plan(parts, request, built, cells=cells, image=image)
     return Plan(
         parts=parts,
         request=request,
@@ -122,8 +126,9 @@ def plan(parts: Parts, request: PlanRequest) -> Plan:
             if request.lora_rank
             else None
         ),
-        image=_image(parts.model, request),
-        assumptions=assumptions(parts, request, built),
+        image=image,
+        speed=speed,
+        assumptions=(*assumptions(parts, request, built), *speed.assumptions),
         warnings=warnings(parts, request, built, longest=longest, limit=limit),
     )
 

@@ -1,6 +1,6 @@
 """What one GPU, its links and its engine reach: plain rates from parameters and profiles."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from k31ctl.core.engine import Engine
 from k31ctl.core.hardware import Link, Node
@@ -14,7 +14,7 @@ UNMEASURED_EXCHANGE = 0.6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Rates in base units. ``spreads`` holds, by part of a step, the spread of its time."""
+    """Rates in base units. ``known`` holds, by part of a step, what its time rests on."""
 
     peak_bytes_per_s: float
     dense_bytes_per_s: float
@@ -40,7 +40,7 @@ class Rates:
     hop_bytes_per_s: float
     activation_passes: float
     routing_concentration: float
-    spreads: dict[str, float]
+    known: dict[str, Parameter]
 
 
 def expert_kernel(node: Node, engine: Engine) -> str:
@@ -122,26 +122,30 @@ def rates(
         hop_bytes_per_s=_hop_bytes_per_s(node, inside=inside),
         activation_passes=passes.value,
         routing_concentration=concentration.value,
-        spreads={
-            "dense": read.spread,
-            "experts": expert.spread,
-            "attention": attention.spread,
-            "index": attention.spread,
-            "state": state.spread,
-            "activations": passes.spread,
-            "launch": (overhead.spread**2 + factor.spread**2) ** 0.5,
-            "step": step.spread,
-            "all_reduce": moe_group.spread,
-            "all_to_all": moe_group.spread,
-            "pipeline": hop.spread,
-            "draft": read.spread,
-            "dense_matmul": dense_matmul.spread,
-            "expert_matmul": expert_flops.spread,
-            "prefill_launch": launch.spread,
-            "vision": dense_matmul.spread,
-            "linear": dense_matmul.spread,
+        known={
+            "dense": read,
+            "experts": expert,
+            "attention": attention,
+            "index": attention,
+            "state": state,
+            "activations": passes,
+            "launch": _joined(overhead, factor),
+            "step": step,
+            "all_reduce": moe_group.known,
+            "all_to_all": moe_group.known,
+            "pipeline": hop,
+            "draft": read,
+            "dense_matmul": dense_matmul,
+            "expert_matmul": expert_flops,
+            "prefill_launch": launch,
         },
     )
+
+
+def _joined(first: Parameter, second: Parameter) -> Parameter:
+    """What a product of two parameters rests on."""
+    spread = (first.spread**2 + second.spread**2) ** 0.5
+    return replace(first, spread=spread, source=f"{first.source}; {second.source}")
 
 
 class _Found:
@@ -171,7 +175,7 @@ class _Collective:
     exchange_s: float
     exchange_bytes_per_s: float
     peak_bytes_per_s: float
-    spread: float
+    known: Parameter
 
 
 def _collective(p: SpeedParameters, get: _Found, node: Node, ranks: int) -> _Collective:
@@ -184,14 +188,14 @@ def _collective(p: SpeedParameters, get: _Found, node: Node, ranks: int) -> _Col
     bandwidth = link.all_reduce_bytes_per_s or UNMEASURED_REDUCE * link.bandwidth_bytes_per_s
     exchange = link.all_to_all_bytes_per_s or UNMEASURED_EXCHANGE * link.bandwidth_bytes_per_s
     exchange_s = parameter(p.all_to_all_s, link.kind).value
-    spread = factor.spread
+    known = factor
     peak = link.bandwidth_bytes_per_s
     if ranks > node.num_gpus:
         # Engines' own kernels end at the node: beyond it NCCL does the work.
         crossing = link if ranks <= domain else _crossing(node.network)
         latency = parameter(p.network_all_reduce_s, crossing.kind)
         small = (link.nccl_small_all_reduce_s or small) + latency.value
-        spread = latency.spread
+        known = latency
         if ranks > domain:
             # Each of the node's links carries its own part of a hierarchical all-reduce.
             wire = parameter(p.network_fraction, crossing.kind).value
@@ -206,7 +210,7 @@ def _collective(p: SpeedParameters, get: _Found, node: Node, ranks: int) -> _Col
         exchange_s=exchange_s,
         exchange_bytes_per_s=exchange,
         peak_bytes_per_s=peak,
-        spread=spread,
+        known=known,
     )
 
 

@@ -9,6 +9,8 @@ from k31ctl.core.kv_cache import IndexFormat, KvFormat, StateDtype
 from k31ctl.core.layout_rules import AskedLayout
 from k31ctl.core.model import Model
 from k31ctl.core.offload import Tier
+from k31ctl.core.speed_parameters import SpeedParameters
+from k31ctl.core.workload import AskedWorkload
 from k31ctl.errors import UsageError
 
 
@@ -36,6 +38,7 @@ class PlanRequest:
     lora_rank: int | None
     offload: Tier | None
     resident_experts: int | None
+    workload: AskedWorkload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,7 @@ class Parts:
     node: Node
     engine: Engine
     draft: Draft | None
+    speed: SpeedParameters
 
 
 def check_request(parts: Parts, request: PlanRequest) -> None:

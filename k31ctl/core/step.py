@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import exp, log, sqrt
 
 from k31ctl.core.estimate import Bound
+from k31ctl.core.figure import Basis
 from k31ctl.core.rates import Rates
 from k31ctl.core.traffic import StageTraffic, Traffic
 
@@ -19,7 +20,7 @@ DCP_REDUCES_PER_LAYER = 2
 # Dispatch goes out in 8 bits, what comes back in 16.
 EXCHANGE_BYTES_PER_HIDDEN_BYTE = 1.5
 
-PREFILL_SPREADS = {
+PREFILL_KNOWN = {
     "dense": "dense_matmul",
     "experts": "expert_matmul",
     "attention": "dense_matmul",
@@ -41,6 +42,8 @@ class Part:
     bound_by: Bound
     limit_s: float
     spread: float
+    basis: Basis
+    source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +141,7 @@ class StepModel:
                 self._prefill_loads(i, stage, tokens, past_tokens, sequences)
                 for i, stage in enumerate(self.counted.stages)
             ],
-            PREFILL_SPREADS,
+            PREFILL_KNOWN,
         )
 
     def _decode_loads(
@@ -266,7 +269,7 @@ class StepModel:
             loads.append(("pipeline", 0.0, 1.0, 0.0, 1.0, hop))
         return loads
 
-    def _parts(self, stages: Sequence[Sequence[Load]], spreads: dict[str, str]) -> list[Part]:
+    def _parts(self, stages: Sequence[Sequence[Load]], aliases: dict[str, str]) -> list[Part]:
         r = self.rates
         found: dict[str, Part] = {}
         for stage in stages:
@@ -283,12 +286,15 @@ class StepModel:
                     num_bytes / r.peak_bytes_per_s, flops / (low_precision * r.peak_flops_per_s)
                 )
                 before = found.get(name)
+                known = r.known[aliases.get(name, name)]
                 found[name] = Part(
                     name=name,
                     seconds=seconds + (before.seconds if before else 0.0),
                     bound_by=bound,
                     limit_s=limit + (before.limit_s if before else 0.0),
-                    spread=r.spreads[spreads.get(name, name)],
+                    spread=known.spread,
+                    basis=known.basis,
+                    source=known.source,
                 )
         return list(found.values())
 

@@ -30,3 +30,42 @@ class Workload:
     def uncached_tokens(self) -> int:
         """Prompt tokens that prefill computes: all but the cached ones, at least one."""
         return max(1, round(self.prompt_tokens * (1 - self.cached_fraction)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedWorkload:
+    """What was asked of the load; None leaves a value to ``resolved_workload``."""
+
+    prompt_tokens: int | None
+    output_tokens: int | None
+    cached_fraction: float
+    concurrency: int | None
+    rate_per_s: float | None
+    accepted_tokens: float | None
+
+
+USUAL_OUTPUT_TOKENS = 1024
+
+
+def resolved_workload(asked: AskedWorkload, *, context_tokens: int, batch: int) -> Workload:
+    """A whole workload: what was asked, else one that fills a context at a batch.
+
+    Without a prompt length the prompt is the context less the answer; without an answer's length
+    the answer is 1,024 tokens, or half of a shorter context.
+    """
+    output = asked.output_tokens
+    if output is None:
+        output = max(1, min(USUAL_OUTPUT_TOKENS, context_tokens // 2))
+    prompt = asked.prompt_tokens
+    if prompt is None:
+        prompt = max(1, context_tokens - output)
+    concurrency = asked.concurrency
+    if concurrency is None and asked.rate_per_s is None:
+        concurrency = batch
+    return Workload(
+        prompt_tokens=prompt,
+        output_tokens=output,
+        cached_fraction=asked.cached_fraction,
+        concurrency=concurrency,
+        rate_per_s=asked.rate_per_s,
+    )

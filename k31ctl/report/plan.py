@@ -13,7 +13,13 @@ from k31ctl.report.plan_text import as_text
 
 
 def show_plan(
-    plan: Plan, *, gates: tuple[Gate, ...], as_json: bool, csv: Path | None, markdown: Path | None
+    plan: Plan,
+    *,
+    gates: tuple[Gate, ...],
+    as_json: bool,
+    breakdown: bool,
+    csv: Path | None,
+    markdown: Path | None,
 ) -> None:
     """Print the answer, write the files, and raise GateError where a gate does not hold.
 
@@ -28,7 +34,7 @@ def show_plan(
     if as_json:
         sys.stdout.write(document(plan, held))
     elif STANDARD_OUTPUT not in (csv, markdown):
-        sys.stdout.write(as_text(plan))
+        sys.stdout.write(as_text(plan, breakdown=breakdown))
     failed = [gate for gate in held if not gate.passed]
     if failed:
         shown = "; ".join(f"{gate.gate} is not met, it is {gate.actual:.10g}" for gate in failed)

@@ -11,6 +11,7 @@ from k31ctl.core.memory import StageMemory
 from k31ctl.core.offload import Offload
 from k31ctl.core.plan import Cell, Plan
 from k31ctl.report.envelope import envelope
+from k31ctl.report.speed_document import cell_document, curve_document, performance_document
 
 LINE_KEYS = (
     "weights_bytes",
@@ -65,9 +66,15 @@ def result(plan: Plan) -> dict[str, Any]:
         "offload": _offload(plan.offload),
         "finetune": plan.finetune,
         "image": plan.image,
+        "performance": performance_document(plan.speed.performance),
+        "performance_why_not": plan.speed.why_not,
+        "curve": curve_document(plan.speed),
     }
     if len(plan.cells) > 1:
-        found["sweep"] = [row(plan, cell) for cell in plan.cells]
+        found["sweep"] = [
+            row(plan, cell) | cell_document(speed)
+            for cell, speed in zip(plan.cells, plan.speed.cells, strict=True)
+        ]
     return found
 
 

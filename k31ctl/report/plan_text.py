@@ -6,6 +6,7 @@ from textwrap import wrap
 from k31ctl.core.figure import Basis
 from k31ctl.core.plan import Plan
 from k31ctl.report.plan_extras import WIDTH, extras
+from k31ctl.report.speed_text import speed_lines
 from k31ctl.units import show_bytes, show_gib
 
 BAR_WIDTH = 30
@@ -15,12 +16,14 @@ BASIS_WIDTH = 20
 TOKENS_PER_K = 1024
 
 
-def as_text(plan: Plan) -> str:
+def as_text(plan: Plan, *, breakdown: bool = False) -> str:
     """The whole answer, at most 80 columns wide, ending in a newline."""
+    mark = _marks(plan).get("speed-model", "")
     blocks = [_conclusion(plan)]
     if len(plan.cells) > 1:
         blocks.append(_table(plan))
     blocks += [_budget(plan), _costs(plan)]
+    blocks.append(speed_lines(plan.speed, breakdown=breakdown, mark=mark))
     blocks += [block for block in (_ladder(plan), extras(plan), _closing(plan)) if block]
     blocks.append(_assumptions(plan))
     if plan.warnings:

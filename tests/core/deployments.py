@@ -1,18 +1,21 @@
 """Real profiles, and one function that plans on them with a request's usual values."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
 from k31ctl.catalog.engines import load_draft, load_engine, resolve_engine
 from k31ctl.catalog.hardware import load_node
 from k31ctl.catalog.models import load_model
+from k31ctl.catalog.speed import load_speed
 from k31ctl.catalog.store import Store, default_folders
 from k31ctl.core.hardware import Node
 from k31ctl.core.kv_cache import StateDtype
 from k31ctl.core.layout_rules import AskedLayout
 from k31ctl.core.model import Model
 from k31ctl.core.plan import Parts, Plan, PlanRequest, plan
+from k31ctl.core.speed_parameters import SpeedParameters
+from k31ctl.core.workload import AskedWorkload
 
 GIB = 1 << 30
 STORE = Store(default_folders())
@@ -37,7 +40,16 @@ USUAL = PlanRequest(
     lora_rank=None,
     offload=None,
     resident_experts=None,
+    workload=AskedWorkload(
+        prompt_tokens=None,
+        output_tokens=None,
+        cached_fraction=0.0,
+        concurrency=None,
+        rate_per_s=None,
+        accepted_tokens=None,
+    ),
 )
+WORKLOAD_FLAGS = tuple(field.name for field in fields(AskedWorkload))
 LAYOUT_FLAGS = ("nodes", "tp", "pp", "dp", "ep", "dcp")
 
 
@@ -57,6 +69,12 @@ def node(node_id: str) -> Node:
     return load_node(STORE, node_id)
 
 
+@cache
+def speed() -> SpeedParameters:
+    """The packaged parameters of the speed model."""
+    return load_speed(STORE)
+
+
 def parts(model_id: str, node_id: str, engine: str, draft: str | None = None) -> Parts:
     """A model on a node under an engine, ``vllm`` or ``vllm@main``."""
     return Parts(
@@ -64,14 +82,16 @@ def parts(model_id: str, node_id: str, engine: str, draft: str | None = None) ->
         node=node(node_id),
         engine=resolve_engine(STORE, engine, model(model_id)),
         draft=load_draft(STORE, draft) if draft else None,
+        speed=speed(),
     )
 
 
 def asked(**given: Any) -> PlanRequest:
     """The usual request with some values replaced; layout sizes by the names of their flags."""
     sizes = {name: given.pop(name) for name in LAYOUT_FLAGS if name in given}
+    load = {name: given.pop(name) for name in WORKLOAD_FLAGS if name in given}
     layout = replace(USUAL.layout, **sizes)
-    return replace(USUAL, layout=layout, **given)
+    return replace(USUAL, layout=layout, workload=replace(USUAL.workload, **load), **given)
 
 
 def planned(
@@ -85,4 +105,4 @@ def planned(
     return plan(parts(model_id, node_id, engine, draft), asked(**given))
 
 
-__all__ = ["GIB", "STORE", "asked", "load_engine", "model", "node", "parts", "planned"]
+__all__ = ["GIB", "STORE", "asked", "load_engine", "model", "node", "parts", "planned", "speed"]

@@ -12,13 +12,16 @@ from typing import Any, Final
 from k31ctl.core.arrivals import Arrival, OpenLoop, RequestSize
 from k31ctl.errors import InputError
 
-MAX_BYTES: Final = 256 * 2**20
+MAX_BYTES: Final = 128 * 2**20
 MAX_ROWS: Final = 1_000_000
 MAX_TOKENS: Final = 2**40
 MAX_S: Final = 1e9
 _MAX_LINE: Final = 2**20
 _MAX_SHOWN: Final = 60
-_REMEDY: Final = "write CSV or JSON lines with arrival (seconds), prompt, output and, where known, cached (tokens)"
+_REMEDY: Final = (
+    "write CSV or JSON lines with arrival (seconds), prompt, output and, where known, cached "
+    "(tokens)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

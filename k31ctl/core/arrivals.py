@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import cos, log, log1p, pi, sqrt
 from typing import Protocol
 
@@ -49,9 +50,7 @@ class OpenLoop:
     def __post_init__(self) -> None:
         """State what cannot be true of arrivals."""
         times = [arrival.arrival_s for arrival in self.arrivals]
-        if not times or any(
-            later < earlier for earlier, later in zip(times, times[1:], strict=False)
-        ):
+        if not times or any(later < earlier for earlier, later in pairwise(times)):
             raise ValueError("arrivals must be in order and at least one")
 
 

@@ -1,74 +1,13 @@
-"""The sequences that decode together: their lengths, who ends next, how long steps take."""
+"""The sequences that decode together: their lengths, what they hold, who ends next."""
 
-from bisect import bisect_right
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import ceil, floor
 from typing import Final
 
-from k31ctl.core.arrivals import RequestSize
-from k31ctl.core.batching import KvBudget, StepCost
+from k31ctl.core.batching import KvBudget
+from k31ctl.core.sequence import Sequence
 
 _EPSILON: Final = 1e-9
-LINEAR_WITHIN: Final = 1e-5
-"""Steps are summed as a straight line where the middle one is within this fraction of it."""
-
-
-@dataclass(slots=True, eq=False)
-class Sequence:
-    """A request under way."""
-
-    order: int
-    size: RequestSize
-    arrival_s: float
-    user: int
-    generated: int = 0
-    prefilled: int = 0
-    admitted_units: int = 0
-    joined_step: int = 0
-    end_step: int = 0
-    first_token_s: float = -1.0
-    last_token_s: float = -1.0
-    max_gap_s: float = 0.0
-    gaps_seen: int = 0
-    preemptions: int = 0
-
-    @property
-    def prefill_target(self) -> int:
-        """Tokens in the cache when prefill is done; what a preempted one had made included."""
-        return self.size.prompt_tokens + self.generated
-
-    @property
-    def total_tokens(self) -> int:
-        """Length at its end."""
-        return self.size.prompt_tokens + self.size.output_tokens
-
-
-class Gaps:
-    """Gaps between the tokens of a batch, and the longest since any of them, in log time.
-
-    Kept is every gap that no later one reaches: they fall in order, so the first after a given
-    moment is the longest since then.
-    """
-
-    def __init__(self) -> None:
-        self.seen = 0
-        self._positions: list[int] = []
-        self._gaps_s: list[float] = []
-
-    def add(self, gap_s: float) -> None:
-        """Append one gap."""
-        self.seen += 1
-        while self._gaps_s and self._gaps_s[-1] <= gap_s:
-            self._gaps_s.pop()
-            self._positions.pop()
-        self._gaps_s.append(gap_s)
-        self._positions.append(self.seen)
-
-    def longest_since(self, seen: int) -> float:
-        """Return the longest gap after the first ``seen`` ones, 0 where there is none."""
-        at = bisect_right(self._positions, seen)
-        return self._gaps_s[at] if at < len(self._gaps_s) else 0.0
 
 
 class DecodeBatch:
@@ -169,75 +108,3 @@ class DecodeBatch:
             if member is not None and member.end_step == end:
                 return
             heappop(self._ends)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """Decode steps of one batch in a row."""
-
-    steps: int
-    seconds: float
-    first_s: float
-    longest_rest_s: float
-
-
-def decode_span(
-    cost: StepCost,
-    *,
-    num_decoding: int,
-    context_tokens: float,
-    gain_tokens: float,
-    steps: int,
-    until_s: float | None,
-) -> Span:
-    """Time of up to ``steps`` steps; fewer where time is no straight line of context for so long.
-
-    No step begins after ``until_s`` seconds. Time per step is taken at the first, the middle and
-    the last step. Where these are not on one line, the first half is tried.
-    """
-
-    def at(step: int) -> float:
-        return cost.step_s(
-            num_decoding=num_decoding,
-            context_tokens=context_tokens + gain_tokens * step,
-            prefill_tokens=0,
-            prefill_past_tokens=0.0,
-        )
-
-    first = at(0)
-    if until_s is not None and first >= until_s:
-        steps = 1
-    while steps > 1:
-        last = at(steps - 1)
-        middle = (steps - 1) // 2
-        line = first + (last - first) * middle / (steps - 1)
-        if middle == 0 or abs(at(middle) - line) <= LINEAR_WITHIN * line:
-            break
-        steps = (steps + 1) // 2
-    if steps == 1:
-        return Span(steps=1, seconds=first, first_s=first, longest_rest_s=0.0)
-    slope = (last - first) / (steps - 1)
-    if until_s is not None:
-        steps = _steps_reaching(until_s, first=first, slope=slope, most=steps)
-    return Span(
-        steps=steps,
-        seconds=_sum_s(steps, first, slope),
-        first_s=first,
-        longest_rest_s=max(first + slope, first + slope * (steps - 1)) if steps > 1 else 0.0,
-    )
-
-
-def _sum_s(steps: int, first: float, slope: float) -> float:
-    return steps * first + slope * steps * (steps - 1) / 2
-
-
-def _steps_reaching(until_s: float, *, first: float, slope: float, most: int) -> int:
-    """Fewest steps that together last ``until_s``, or all of them."""
-    low, high = 1, most
-    while low < high:
-        middle = (low + high) // 2
-        if _sum_s(middle, first, slope) >= until_s:
-            high = middle
-        else:
-            low = middle + 1
-    return low

@@ -6,12 +6,14 @@ is modelled and what is not.
 
 from collections import deque
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from math import ceil
 
-from k31ctl.core.arrivals import ClosedLoop, Load, OpenLoop, RequestSize
+from k31ctl.core.arrivals import Load
 from k31ctl.core.batching import Batching, KvBudget, Policy, StepCost
-from k31ctl.core.decode_batch import DecodeBatch, Gaps, Sequence, Span, decode_span
+from k31ctl.core.decode_batch import DecodeBatch
+from k31ctl.core.decode_span import Span, decode_span
+from k31ctl.core.pending import Pending
+from k31ctl.core.sequence import Gaps, Sequence
 from k31ctl.core.served import Clock, RequestRecord, Summary, summarised
 from k31ctl.errors import RefusedError
 
@@ -50,43 +52,6 @@ def simulate(
     )
 
 
-class _Pending:
-    """Requests that have not come yet, by time."""
-
-    def __init__(self, load: Load) -> None:
-        self._sizes: deque[RequestSize] = deque()
-        self._think_s = 0.0
-        self._heap: list[tuple[float, int, int, RequestSize]] = []
-        self._num_known = 0
-        match load:
-            case OpenLoop(arrivals=arrivals):
-                for arrival in arrivals:
-                    self._push(arrival.arrival_s, -1, arrival.size)
-            case ClosedLoop(sizes=sizes, num_users=num_users, think_s=think_s):
-                self._sizes.extend(sizes)
-                self._think_s = think_s
-                for user in range(min(num_users, len(sizes))):
-                    self._push(0.0, user, self._sizes.popleft())
-
-    def next_s(self) -> float | None:
-        """When the next one comes."""
-        return self._heap[0][0] if self._heap else None
-
-    def come(self) -> Sequence:
-        """Return the next one, with its number, which follows the order of arrival."""
-        arrival_s, order, user, size = heappop(self._heap)
-        return Sequence(order=order, size=size, arrival_s=arrival_s, user=user)
-
-    def served(self, user: int, now_s: float) -> None:
-        """Let a user of a closed loop think and send the next request."""
-        if user >= 0 and self._sizes:
-            self._push(now_s + self._think_s, user, self._sizes.popleft())
-
-    def _push(self, arrival_s: float, user: int, size: RequestSize) -> None:
-        heappush(self._heap, (arrival_s, self._num_known, user, size))
-        self._num_known += 1
-
-
 class _Service:
     """The state of a run."""
 
@@ -97,7 +62,7 @@ class _Service:
         self.refused = 0
         self._batching, self._kv, self._cost = batching, kv, cost
         self._step_by_step = step_by_step
-        self._pending = _Pending(load)
+        self._pending = Pending(load)
         self._now_s = self._start_s = self._pending.next_s() or 0.0
         self._waiting: deque[Sequence] = deque()
         self._prefilling: dict[int, Sequence] = {}

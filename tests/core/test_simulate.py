@@ -50,13 +50,13 @@ def test_prefill_first_makes_decoding_wait_and_mixed_does_not() -> None:
 
 
 def test_decoding_sequences_take_their_share_of_the_budget_first() -> None:
-    # 10 tokens a step less 4 for the one that decodes: 12 tokens of prompt take 2 steps.
-    load = at((0.0, size(10, 20)), (0.5, size(12, 1)))
+    # 10 tokens a step less 4 for the one that decodes: 18 tokens of prompt take 3 steps, not 2.
+    load = at((0.0, size(10, 20)), (0.5, size(18, 1)))
     shared, apart = (
-        run(load, SECOND, batching(chunk_tokens=10 + extra, budget_per_decode=share)).records[0]
-        for extra, share in ((0, 4), (2, 0))
+        run(load, SECOND, batching(chunk_tokens=10, budget_per_decode=share)).records[0]
+        for share in (4, 0)
     )
-    assert (shared.first_token_s, apart.first_token_s) == (3.0, 2.0)
+    assert (shared.first_token_s, apart.first_token_s) == (4.0, 3.0)
 
 
 def test_speculation_makes_the_accepted_tokens_on_average() -> None:

@@ -66,6 +66,7 @@ def asked(load: Load) -> list[tuple[int, int]]:
     return sorted((one.prompt_tokens, one.output_tokens) for one in found)
 
 
+@settings(deadline=None)
 @given(load=loads, rule=rules, cache=caches)
 def test_nothing_is_lost_and_the_cache_is_never_overcommitted(
     load: Load, rule: Batching, cache: KvBudget
@@ -77,6 +78,7 @@ def test_nothing_is_lost_and_the_cache_is_never_overcommitted(
     assert rule.reserved_output_fraction < 1 or found.summary.preemptions == 0
 
 
+@settings(deadline=None)
 @given(load=loads, rule=rules, cache=caches)
 def test_little_s_law_holds(load: Load, rule: Batching, cache: KvBudget) -> None:
     found = run(load, rules=rule, kv=cache).summary
@@ -84,6 +86,7 @@ def test_little_s_law_holds(load: Load, rule: Batching, cache: KvBudget) -> None
     assert found.mean_in_system == pytest.approx(in_system, rel=1e-9)
 
 
+@settings(deadline=None)
 @given(load=loads, rule=rules, cache=caches)
 def test_tokens_never_come_faster_than_the_best_step_makes_them(
     load: Load, rule: Batching, cache: KvBudget
@@ -109,6 +112,7 @@ def close(found: Summary, exact: Summary, within: float) -> None:
     )
 
 
+@settings(deadline=None)
 @given(load=loads, rule=rules, cache=caches)
 def test_many_steps_at_once_are_as_many_single_steps(
     load: Load, rule: Batching, cache: KvBudget
@@ -164,6 +168,7 @@ def test_the_same_seed_gives_the_same_run_to_the_byte() -> None:
     assert repr(seeded(7)) != repr(seeded(8))
 
 
+@settings(deadline=None)
 @given(prompt=st.integers(1, 20_000), output=st.integers(2, 500), policy=st.sampled_from(Policy))
 def test_at_low_load_latencies_are_those_of_a_request_alone(
     prompt: int, output: int, policy: Policy
@@ -182,6 +187,7 @@ def test_at_low_load_latencies_are_those_of_a_request_alone(
     assert found.tpot.p99_s == pytest.approx(step, rel=1e-9)
 
 
+@settings(deadline=None)
 @given(prompt=st.integers(1, 30_000), more=st.integers(1, 10_000), policy=st.sampled_from(Policy))
 def test_a_longer_prompt_of_a_user_alone_waits_longer_for_its_first_token(
     prompt: int, more: int, policy: Policy
@@ -194,7 +200,7 @@ def test_a_longer_prompt_of_a_user_alone_waits_longer_for_its_first_token(
     assert short < long
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(
     rate=st.floats(0.05, 5),
     faster=st.floats(1.5, 4),
@@ -229,6 +235,7 @@ def test_one_server_with_random_arrivals_waits_as_pollaczek_and_khinchine_say() 
     assert found.busy_fraction == pytest.approx(0.7, rel=0.02)
 
 
+@settings(deadline=None)
 @given(num_users=st.integers(1, 8), think_s=st.floats(0, 5))
 def test_throughput_of_users_is_their_number_over_response_and_think_time(
     num_users: int, think_s: float
@@ -241,6 +248,7 @@ def test_throughput_of_users_is_their_number_over_response_and_think_time(
     assert found.requests_per_s == pytest.approx(expected, rel=0.03)
 
 
+@settings(deadline=None)
 @given(rule=rules, cache=caches)
 def test_a_larger_cache_never_preempts_where_all_fit(rule: Batching, cache: KvBudget) -> None:
     load = users(6, [size(800, 200)] * 12)

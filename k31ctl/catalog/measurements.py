@@ -38,6 +38,7 @@ _HARDWARE: Final = re.compile(r"(?:([0-9]+)\s*x\s+)?(.+?)(?:\s+class)?(?:\s*\(.*
 # Where a table does not say how long its requests were.
 _USUAL_PROMPT: Final = 1024
 _USUAL_OUTPUT: Final = 1024
+_COOKBOOK_PROMPT: Final = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,14 +247,18 @@ def _draft_id(store: Store, spec: str, engine: str, model_id: str, where: str) -
 
 
 def _workload(row: _Row, num_gpus: int) -> Workload:
-    """The requests of a row: a batch is each GPU's, a stated context is a cache that is full."""
-    c = row.c or (row.batch * num_gpus if row.batch else None)
+    """The requests of a row: a stated context is a cache that is full.
+
+    Throughput of prompts and answers without lengths is SGLang's usual 8k in, 1k out.
+    """
+    c = row.c or row.batch
     if c is None and row.decode_tok_s_per_gpu and row.tok_s_per_user:
         c = round(row.decode_tok_s_per_gpu * num_gpus / row.tok_s_per_user)
     if row.context is not None:
         prompt, output, cached = row.context, row.osl or _USUAL_OUTPUT, 1 - 1 / row.context
     else:
-        prompt, output, cached = row.isl or _USUAL_PROMPT, row.osl or _USUAL_OUTPUT, 0.0
+        usual = _COOKBOOK_PROMPT if row.tok_s_per_gpu else _USUAL_PROMPT
+        prompt, output, cached = row.isl or usual, row.osl or _USUAL_OUTPUT, 0.0
     return Workload(
         prompt_tokens=prompt,
         output_tokens=output,
@@ -302,3 +307,8 @@ def _request(row: _Row, sizes: Mapping[str, int], num_nodes: int) -> PlanRequest
             accepted_tokens=row.accepted,
         ),
     )
+
+
+def other_tables(store: Store, name: str) -> list[str]:
+    """The packaged tables beside this one."""
+    return [each for each in store.ids(Kind.MEASUREMENTS) if each != name]

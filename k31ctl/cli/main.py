@@ -11,6 +11,7 @@ from k31ctl.cli import profiles
 from k31ctl.cli.inspect import inspect
 from k31ctl.cli.options import DebugOpt, VersionOpt
 from k31ctl.cli.plan import plan
+from k31ctl.cli.validate import validate
 from k31ctl.errors import K31Error
 from k31ctl.report.failure import show_failure
 from k31ctl.report.version import show_version
@@ -21,6 +22,7 @@ _BROKEN_PIPE: Final = 141  # what a shell shows for a writer whose reader left
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.command()(plan)
 app.command()(inspect)
+app.command()(validate)
 app.add_typer(profiles.app, name="profiles")
 
 

@@ -5,6 +5,7 @@ measurement, and of every value over its prior, is normally distributed (Gauss-N
 damping). Without measurements it returns the priors.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import exp, log, sqrt
@@ -15,10 +16,13 @@ from k31ctl.core.speed_parameters import Parameter, SpeedParameters, Table, tabl
 
 # Two runs of the same deployment by different people differ by about so much.
 MEASUREMENT_SPREAD = 0.10
+# The time to the first token depends more on how a benchmark starts its requests.
+FIRST_TOKEN_SPREAD = 0.30
 UNFITTED = ("model_spread",)
 STEP = 1e-4
 MOST_TRIES = 8
 LEAST_GAIN = 1e-6
+RUNS_OF_A_SWEEP = 4
 MOST_ROUNDS = 30
 # Below this share of its prior spread a parameter is known from measurements.
 INFORMED = 0.7
@@ -37,36 +41,83 @@ def free_names(parameters: SpeedParameters) -> list[Name]:
     ]
 
 
-def fitted(
-    parameters: SpeedParameters, trials: Sequence[Trial], *, scored: frozenset[str]
-) -> SpeedParameters:
+def fitted(parameters: SpeedParameters, trials: Sequence[Trial]) -> SpeedParameters:
     """The parameters most probable after these measurements, with what is left of their spread.
 
-    ``scored`` names the quantities that count. Values start from their priors, so the result does
-    not depend on an earlier fit.
+    Values start from their priors, so the result does not depend on an earlier fit.
     """
     names = free_names(parameters)
     entries = {name: tables(parameters)[name[0]][name[1]] for name in names}
+    problem = _Problem(parameters, entries, names, trials, _weights(trials))
     x = [0.0] * len(names)  # logarithm of value over prior, in prior spreads
-    residuals = _residuals(_at(parameters, entries, names, x), trials, scored)
-    damping = 1e-3
-    jacobian: list[list[float]] = []
+    residuals = problem.residuals(x)
+    damping, jacobian = 1e-3, problem.jacobian(x, residuals)
     for _ in range(MOST_ROUNDS):
-        jacobian = _jacobian(parameters, entries, names, x, trials, scored, residuals)
         moved = False
         for _ in range(MOST_TRIES):
-            step = _solve(_normal(jacobian, damping), _gradient(jacobian, residuals, x))
-            trial_x = [a + b for a, b in zip(x, step, strict=True)]
-            new = _residuals(_at(parameters, entries, names, trial_x), trials, scored)
-            if _cost(new, trial_x) < _cost(residuals, x):
-                gain = _cost(residuals, x) - _cost(new, trial_x)
-                x, residuals, damping, moved = trial_x, new, damping / 5, gain > LEAST_GAIN
+            step = _solve(_normal(jacobian, damping), _gradient(jacobian, _flat(residuals), x))
+            new_x = [a + b for a, b in zip(x, step, strict=True)]
+            new = problem.residuals(new_x)
+            gain = _cost(residuals, x) - _cost(new, new_x)
+            if gain > 0:
+                x, residuals, damping, moved = new_x, new, damping / 5, gain > LEAST_GAIN
                 break
             damping *= 5
         if not moved:
             break
-    variances = _inverse_diagonal(_normal(jacobian, 0.0)) if jacobian else [1.0] * len(x)
+        jacobian = problem.jacobian(x, residuals)
+    variances = _inverse_diagonal(_normal(jacobian, 0.0)) if x else []
     return _at(parameters, entries, names, x, [sqrt(v) for v in variances])
+
+
+class _Problem:
+    """Residuals and their derivatives, with what each parameter can touch remembered."""
+
+    def __init__(
+        self,
+        parameters: SpeedParameters,
+        entries: Mapping[Name, Parameter],
+        names: Sequence[Name],
+        trials: Sequence[Trial],
+        weights: Sequence[float],
+    ) -> None:
+        self._parameters, self._entries, self._names = parameters, entries, names
+        self._trials, self._weights = trials, weights
+        self._touched: list[list[int]] | None = None
+
+    def _at(self, x: Sequence[float]) -> SpeedParameters:
+        return _at(self._parameters, self._entries, self._names, x)
+
+    def residuals(self, x: Sequence[float]) -> list[list[float]]:
+        """Residuals of every trial."""
+        return _residuals(self._at(x), self._trials, self._weights)
+
+    def jacobian(
+        self, x: Sequence[float], residuals: Sequence[Sequence[float]]
+    ) -> list[list[float]]:
+        """Rows by parameter: how much each residual moves with it.
+
+        A parameter of another engine or GPU moves nothing at any value: looked at once.
+        """
+        every = list(range(len(self._trials)))
+        touched = self._touched or [every for _ in x]
+        rows = []
+        for i, indices in enumerate(touched):
+            moved = self._at([*x[:i], x[i] + STEP, *x[i + 1 :]])
+            columns = [[0.0] * len(values) for values in residuals]
+            for index in indices:
+                new = _of_trial(moved, self._trials[index], self._weights[index])
+                pairs = zip(new, residuals[index], strict=True)
+                columns[index] = [(a - b) / STEP for a, b in pairs]
+            rows.append(_flat(columns))
+            if self._touched is None:
+                touched[i] = [j for j in indices if any(columns[j])]
+        self._touched = touched
+        return rows
+
+
+def _flat(values: Sequence[Sequence[float]]) -> list[float]:
+    return [value for each in values for value in each]
 
 
 def _at(
@@ -92,38 +143,49 @@ def _at(
 
 
 def _residuals(
-    parameters: SpeedParameters, trials: Sequence[Trial], scored: frozenset[str]
-) -> list[float]:
-    found = []
-    for trial in trials:
-        said = predicted(trial, parameters)
-        names = sorted(said.keys() & scored)
-        # Several quantities of one run are not independent: together they count as one.
-        weight = 1 / (MEASUREMENT_SPREAD * sqrt(max(1, len(names))))
-        found += [weight * log(said[n] / trial.measurement.measured[n]) for n in names]
-    return found
-
-
-def _jacobian(
-    parameters: SpeedParameters,
-    entries: Mapping[Name, Parameter],
-    names: Sequence[Name],
-    x: Sequence[float],
-    trials: Sequence[Trial],
-    scored: frozenset[str],
-    residuals: Sequence[float],
+    parameters: SpeedParameters, trials: Sequence[Trial], weights: Sequence[float]
 ) -> list[list[float]]:
-    """Rows by parameter: how much each residual moves with it."""
-    rows = []
-    for i in range(len(x)):
-        moved = [*x[:i], x[i] + STEP, *x[i + 1 :]]
-        new = _residuals(_at(parameters, entries, names, moved), trials, scored)
-        rows.append([(a - b) / STEP for a, b in zip(new, residuals, strict=True)])
-    return rows
+    """How far each quantity of each trial is off, in standard deviations."""
+    return [
+        _of_trial(parameters, trial, weight) for trial, weight in zip(trials, weights, strict=True)
+    ]
 
 
-def _cost(residuals: Sequence[float], x: Sequence[float]) -> float:
-    return sum(r * r for r in residuals) + sum(v * v for v in x)
+def _of_trial(parameters: SpeedParameters, trial: Trial, weight: float) -> list[float]:
+    measured = trial.measurement.measured
+    return [
+        weight * log(said / measured[name]) / _measurement_spread(name)
+        for name, said in sorted(predicted(trial, parameters).items())
+    ]
+
+
+def _weights(trials: Sequence[Trial]) -> list[float]:
+    """Several quantities of one run are not independent: together they count as one.
+
+    Nor are the runs of one sweep: a long one counts as a few.
+    """
+    sizes = Counter(_sweep(trial) for trial in trials)
+    return [
+        1
+        / sqrt(
+            max(1, len(trial.measurement.measured))
+            * max(1.0, sizes[_sweep(trial)] / RUNS_OF_A_SWEEP)
+        )
+        for trial in trials
+    ]
+
+
+def _measurement_spread(quantity: str) -> float:
+    return FIRST_TOKEN_SPREAD if quantity == "ttft_ms" else MEASUREMENT_SPREAD
+
+
+def _sweep(trial: Trial) -> tuple[str, ...]:
+    run = trial.measurement
+    return (run.source, run.hardware, run.engine, run.layout, str(trial.case.kernel))
+
+
+def _cost(residuals: Sequence[Sequence[float]], x: Sequence[float]) -> float:
+    return sum(r * r for each in residuals for r in each) + sum(v * v for v in x)
 
 
 def _gradient(

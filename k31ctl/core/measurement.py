@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from k31ctl.core.estimate import Estimate
+from k31ctl.core.performance import performance
 from k31ctl.core.prediction import Case, prefill_tok_s_per_gpu, service_of
 from k31ctl.core.speed_parameters import SpeedParameters
 from k31ctl.core.workload import Workload
@@ -13,8 +15,8 @@ MS = 1e3
 class Measurement:
     """One published run. ``measured`` is keyed by the names below, in their units.
 
-    out_tok_s, total_tok_s_per_gpu, prefill_tok_s_per_gpu, decode_tok_s_per_gpu, tok_s_per_user,
-    tok_s_per_gpu (output), tpot_ms, step_ms, ttft_ms.
+    out_tok_s, total_tok_s_per_gpu or tok_s_per_gpu (prompts and answers), prefill_tok_s_per_gpu,
+    decode_tok_s_per_gpu and tok_s_per_user (while decoding), tpot_ms, step_ms, ttft_ms.
     """
 
     id: str
@@ -40,12 +42,7 @@ class Trial:
 
 def predicted(trial: Trial, parameters: SpeedParameters) -> dict[str, float]:
     """What the model says of every quantity that was measured, in the measurement's units."""
-    return _predicted(trial, parameters, frozenset(trial.measurement.measured))
-
-
-def _predicted(
-    trial: Trial, parameters: SpeedParameters, names: frozenset[str]
-) -> dict[str, float]:
+    names = trial.measurement.measured.keys()
     case, load = trial.case, trial.measurement.workload
     step = case.step(parameters)
     groups, gpus = case.layout.dp, case.layout.world
@@ -62,7 +59,7 @@ def _predicted(
         user = case.tokens_per_step / service.decode_s
         every = {
             "out_tok_s": output,
-            "tok_s_per_gpu": output / gpus,
+            "tok_s_per_gpu": rate * (load.prompt_tokens + load.output_tokens) / gpus,
             "total_tok_s_per_gpu": rate * (load.prompt_tokens + load.output_tokens) / gpus,
             "decode_tok_s_per_gpu": groups * service.running * user / gpus,
             "tok_s_per_user": user,
@@ -72,3 +69,24 @@ def _predicted(
         }
         found |= {name: every[name] for name in names - found.keys()}
     return found
+
+
+def estimated(trial: Trial, parameters: SpeedParameters) -> dict[str, Estimate]:
+    """What the model says of every quantity that was measured, with its 90 % interval."""
+    case, load = trial.case, trial.measurement.workload
+    found = performance(
+        case, case.step(parameters), parameters, load, most_running=trial.most_running
+    )
+    like = {
+        "out_tok_s": found.output_tok_s,
+        "tok_s_per_gpu": found.output_tok_s,
+        "total_tok_s_per_gpu": found.output_tok_s,
+        "prefill_tok_s_per_gpu": found.prefill_tok_s_per_gpu,
+        "decode_tok_s_per_gpu": found.itl_s,
+        "tok_s_per_user": found.itl_s,
+        "tpot_ms": found.tpot_s,
+        "step_ms": found.itl_s,
+        "ttft_ms": found.ttft_s,
+    }
+    said = predicted(trial, parameters)
+    return {name: like[name].scaled(said[name] / like[name].value) for name in said}

@@ -140,7 +140,7 @@ class _Spread:
 
     def of(self, quantity: str, value: float, spread: float) -> Estimate:
         """The value with its 90 % interval."""
-        model = parameter(self._table, quantity).spread
+        model = parameter(self._table, quantity).value
         factor = exp(INTERVAL * sqrt(spread**2 + model**2))
         return Estimate(value=value, low=value / factor, high=value * factor)
 

@@ -109,7 +109,7 @@ def rates(
         expert_prefill_flops_per_s=expert_matmul * expert_flops.value,
         peak_flops_per_s=bf16,
         layer_overhead_s=overhead.value * factor.value,
-        prefill_layer_overhead_s=launch.value * factor.value,
+        prefill_layer_overhead_s=launch.value,
         step_overhead_s=step.value,
         all_reduce_s=attention_group.small_s,
         all_reduce_bytes_per_s=attention_group.bytes_per_s,
@@ -155,6 +155,7 @@ class _Found:
         self, engine: Engine, architecture: str, *, pipeline: bool, across_nodes: bool
     ) -> None:
         name = engine.engine
+        self._engine = name
         self._keys = [
             engine.id,
             *([f"{name}/pipeline"] if pipeline else []),
@@ -166,6 +167,10 @@ class _Found:
 
     def __call__(self, table: dict[str, Parameter]) -> Parameter:
         return parameter(table, *self._keys)
+
+    def of_link(self, table: dict[str, Parameter], kind: str) -> Parameter:
+        """The entry for a kind of link under this engine, else for the link alone."""
+        return parameter(table, f"{self._engine}/{kind}", kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,10 +196,12 @@ def _collective(p: SpeedParameters, get: _Found, node: Node, ranks: int) -> _Col
     known = factor
     peak = link.bandwidth_bytes_per_s
     if ranks > node.num_gpus:
-        # Engines' own kernels end at the node: beyond it NCCL does the work.
         crossing = link if ranks <= domain else _crossing(node.network)
-        latency = parameter(p.network_all_reduce_s, crossing.kind)
-        small = (link.nccl_small_all_reduce_s or small) + latency.value
+        latency = get.of_link(p.network_all_reduce_s, crossing.kind)
+        if ranks > domain:
+            # Engines' own kernels end where the scale-up link does: beyond it NCCL does the work.
+            small = link.nccl_small_all_reduce_s or small
+        small += latency.value
         known = latency
         if ranks > domain:
             # Each of the node's links carries its own part of a hierarchical all-reduce.

@@ -69,7 +69,7 @@ class SpeedParameters:
     expert_matmul_fraction: Table  # by expert kernel: of the profile's expert matmul rate
     activation_passes: Table  # by engine: hidden-width vectors read or written in one layer
     routing_concentration: Table  # default: share of choices that fall on already chosen experts
-    model_spread: Table  # by quantity: its ``spread`` is what a fitted model still misses
+    model_spread: Table  # by quantity: spread of what a fitted model still misses
 
 
 def parameter(table: Table, *keys: str) -> Parameter:

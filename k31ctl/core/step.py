@@ -16,7 +16,7 @@ from k31ctl.core.traffic import StageTraffic, Traffic
 
 # A reduction of middling size runs below the rate of a large one: as if so much more were sent.
 REDUCE_RAMP_BYTES = 4 << 20
-DCP_REDUCES_PER_LAYER = 2
+DCP_COLLECTIVES = 2
 # Dispatch goes out in 8 bits, what comes back in 16.
 EXCHANGE_BYTES_PER_HIDDEN_BYTE = 1.5
 
@@ -251,9 +251,12 @@ class StepModel:
         """Collectives of one stage: all-reduces, or tokens sent to their experts; the next hop."""
         replica, r, t = self.replica, self.rates, self.counted
         num_bytes = tokens * t.hidden_bytes
-        reduces = stage.num_layers + stage.full_layers * DCP_REDUCES_PER_LAYER * (replica.dcp > 1)
         loads: list[Load] = []
-        seconds = reduces * self.reduce_s(num_bytes, moe=False)
+        seconds = stage.num_layers * self.reduce_s(num_bytes, moe=False)
+        if replica.dcp > 1:
+            sent = tokens * t.context_parallel_bytes * (replica.dcp - 1) / replica.dcp
+            gathers = DCP_COLLECTIVES * r.all_reduce_s + sent / r.all_reduce_bytes_per_s
+            seconds += stage.full_layers * gathers
         if replica.exchanges_tokens:
             copies = min(replica.moe_ranks, t.experts_per_token)
             sent = EXCHANGE_BYTES_PER_HIDDEN_BYTE * num_bytes * copies / replica.attention_ranks

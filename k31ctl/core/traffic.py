@@ -50,6 +50,8 @@ class Traffic:
     ``attention_pair_flops`` is for one query against one cached token in one layer on one rank, in
     the absorbed form that decoding uses; ``prefill_pair_flops`` in the plain form of prefill.
     ``state_bytes`` is read and written once a step for each sequence and linear layer.
+    ``context_parallel_bytes`` is what decode-context parallelism gathers and scatters for a token
+    in one layer: queries and outputs of all its ranks' heads, in the latent space.
     """
 
     stages: tuple[StageTraffic, ...]
@@ -67,6 +69,7 @@ class Traffic:
     local_experts: int
     expert_ranks: int
     attention_ranks: int
+    context_parallel_bytes: float
     draft_bytes: float
     draft_params: float
     vision_params: float
@@ -121,6 +124,7 @@ def traffic(
         local_experts=-(-experts.num_experts // layout.ep) if experts else 0,
         expert_ranks=layout.ep,
         attention_ranks=layout.attention_tp,
+        context_parallel_bytes=BF16_BYTES * H * layout.dcp * (2 * R + P),
         draft_bytes=draft.weight_bytes / layout.attention_tp if draft else 0.0,
         draft_params=draft.weight_bytes / BF16_BYTES / layout.attention_tp if draft else 0.0,
         vision_params=float(

@@ -3,7 +3,7 @@
 from typing import TypeVar
 
 from k31ctl.catalog.decode import decode
-from k31ctl.catalog.store import Kind, Store
+from k31ctl.catalog.store import Kind, Store, read_profile
 from k31ctl.core.price_choice import PriceBook
 from k31ctl.core.prices import PriceList
 from k31ctl.errors import ProfileError
@@ -14,12 +14,15 @@ T = TypeVar("T")
 def load_price_list(store: Store, profile_id: str) -> PriceList:
     """Return the price list that a file holds; the hardware it names must have profiles."""
     raw, where = store.load(Kind.PRICES, profile_id)
+    return _price_list(raw, where=where, hardware=store.ids(Kind.HARDWARE))
+
+
+def _price_list(raw: object, *, where: str, hardware: list[str]) -> PriceList:
     found = decode(PriceList, raw, where=where)
-    known = store.ids(Kind.HARDWARE)
     for section in (found.rentals, found.purchases, found.modelled):
         for entry in section:
             for name in entry.hardware:
-                if name not in known:
+                if name not in hardware:
                     raise ProfileError(
                         f"no hardware profile is called {name[:60]!r}",
                         where=where,
@@ -30,7 +33,11 @@ def load_price_list(store: Store, profile_id: str) -> PriceList:
 
 def load_price_book(store: Store) -> PriceBook:
     """Return every price list, and the one of each that says what owning and serving take."""
-    lists = tuple(load_price_list(store, profile_id) for profile_id in store.ids(Kind.PRICES))
+    hardware = store.ids(Kind.HARDWARE)
+    lists = tuple(
+        _price_list(read_profile(path), where=str(path), hardware=hardware)
+        for path in store.paths(Kind.PRICES).values()
+    )
     return PriceBook(
         lists=lists,
         owning=_only("owning", [(each.id, each.owning) for each in lists if each.owning]),

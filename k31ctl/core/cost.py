@@ -27,7 +27,9 @@ class Mix:
 
     def __post_init__(self) -> None:
         """State what cannot be true of a mix."""
-        if not (self.prompt_tokens > 0 and self.output_tokens > 0 and 0 <= self.cached_fraction < 1):
+        if not (
+            self.prompt_tokens > 0 and self.output_tokens > 0 and 0 <= self.cached_fraction < 1
+        ):
             raise ValueError("a mix has prompt and output tokens, and less than all of it cached")
 
     @property

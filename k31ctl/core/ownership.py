@@ -113,14 +113,14 @@ def _capital_lines(
     """Straight-line depreciation of both: price * (1 - residual) * min(1, 3 / D)."""
     D, r = owning.depreciation_years, owning.residual_fraction
     written_off = (1 - r) * min(1, HORIZON_YEARS / D)
-    how = f"{written_off:.0%} written off of a life of {D:g} years"
+    how = f"{_percent(written_off)} written off"
     return (
         OwnershipLine(key="nodes", label="nodes", usd=nodes.scaled(written_off), how=how),
         OwnershipLine(
             key="network",
             label="network, storage",
             usd=network.scaled(written_off),
-            how=f"{owning.network_fraction.value:.0%} on top of the nodes",
+            how=f"{_percent(owning.network_fraction.value)} on top of the nodes",
         ),
     )
 
@@ -142,7 +142,7 @@ def _running_lines(kw: float, *, owning: Owning, site: Site) -> tuple[OwnershipL
             key="energy",
             label="energy",
             usd=_times(site.usd_per_kwh.estimate.scaled(kwh), cooled),
-            how=f"{site.load_fraction:.0%} of that at ${site.usd_per_kwh.value:g}/kWh, "
+            how=f"{_percent(site.load_fraction)} at ${site.usd_per_kwh.value:g}, "
             f"PUE {site.pue.value:g}",
         ),
     )
@@ -154,7 +154,7 @@ def _support_line(capital: Estimate, *, owning: Owning) -> OwnershipLine:
         key="support",
         label="support, spares",
         usd=_times(capital, share.estimate).scaled(HORIZON_YEARS),
-        how=f"{share.value:.0%} of the price a year",
+        how=f"{_percent(share.value)} of the price a year",
     )
 
 
@@ -167,7 +167,7 @@ def _staff_lines(usd_per_year: float) -> tuple[OwnershipLine, ...]:
             key="staff",
             label="staff",
             usd=Estimate(value=usd, low=usd, high=usd),
-            how=f"${usd_per_year:,.0f} a year, as given",
+            how=f"${usd_per_year:,.0f} a year",
         ),
     )
 
@@ -182,3 +182,7 @@ def _plus(*parts: Estimate) -> Estimate:
         low=sum(part.low for part in parts),
         high=sum(part.high for part in parts),
     )
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.3g} %"

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import StrEnum
 from typing import Final
@@ -209,6 +209,10 @@ class Site:
             raise ValueError("pue and included_pue must be at least 1")
         _share("load_fraction", self.load_fraction)
 
+    def with_electricity(self, usd_per_kwh: float) -> "Site":
+        """The same site at a price of electricity that is known."""
+        return replace(self, usd_per_kwh=fixed(usd_per_kwh))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
@@ -249,8 +253,8 @@ class PriceList:
 
     def __post_init__(self) -> None:
         """State what cannot be true of a list, so that a file cannot say it."""
-        sections = (self.rentals, self.apis, self.purchases, self.modelled)
-        if not any(sections) and self.owning is self.site is self.serving is None:
+        lists = (self.rentals, self.apis, self.purchases, self.modelled)
+        if not any((*lists, self.owning, self.site, self.serving)):
             raise ValueError("a price list must hold at least one price")
         if (self.rentals or self.terms) and self.provider_class is None:
             raise ValueError("a list with rentals must name its provider_class")

@@ -65,7 +65,8 @@ def _owning(book: PriceBook, ownership: Ownership, *, electricity_given: bool) -
         )
     texts = {
         "network_fraction": f"network and storage add {_percent(owning.network_fraction.value)}",
-        "support_fraction": f"support and spares take {_percent(owning.support_fraction.value)} a year",
+        "support_fraction": "support and spares take "
+        f"{_percent(owning.support_fraction.value)} a year",
         "depreciation_years": f"a node lasts {owning.depreciation_years:g} years",
         "residual_fraction": f"{_percent(owning.residual_fraction)} of its price is left then",
         "availability_fraction": f"nodes work {_percent(owning.availability_fraction)} of the time",

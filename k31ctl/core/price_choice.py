@@ -159,7 +159,7 @@ def _rentals(seller: PriceList, *, hardware: str, term: Term) -> list[Rental]:
 
 def _own_price(seller: PriceList, *, hardware: str, term: Term) -> GpuHourPrice | None:
     for rental in _rentals(seller, hardware=hardware, term=term):
-        return _priced(seller, rental, usd=rental.usd.estimate, term=term)
+        return _priced(seller, rental, usd=rental.usd, term=term)
     for factor in seller.terms:
         for rental in _rentals(seller, hardware=hardware, term=Term.ON_DEMAND):
             if factor.term is term:

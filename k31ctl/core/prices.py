@@ -58,11 +58,16 @@ def fixed(value: float) -> Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rental:
-    """What one seller asks for one GPU of these hardware profiles for an hour, in US dollars."""
+    """What one seller asks for one GPU of these hardware profiles for an hour, in US dollars.
+
+    ``low`` and ``high`` are the ends where a source gives a range.
+    """
 
     hardware: tuple[str, ...]
     term: Term
-    usd_per_gpu_hour: float | Range
+    usd_per_gpu_hour: float
+    low: float | None = None
+    high: float | None = None
     basis: Basis
     dated: date
     source: Source
@@ -72,12 +77,18 @@ class Rental:
         _named(self.hardware)
         _positive("usd_per_gpu_hour", self.usd_per_gpu_hour)
         _dated(self.dated, self.source)
+        if not 0 < self.usd.low <= self.usd.value <= self.usd.high:
+            raise ValueError("low, usd_per_gpu_hour and high must be above 0 and in this order")
 
     @property
-    def usd(self) -> Range:
-        """The price as a range, of one value where the seller asks one."""
-        price = self.usd_per_gpu_hour
-        return price if isinstance(price, Range) else fixed(price)
+    def usd(self) -> Estimate:
+        """The price with its ends."""
+        value = self.usd_per_gpu_hour
+        return Estimate(
+            value=value,
+            low=value if self.low is None else self.low,
+            high=value if self.high is None else self.high,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,8 +278,8 @@ class PriceList:
         )
 
 
-def _positive(name: str, value: float | Range) -> None:
-    if not isinstance(value, Range) and not (0 < value < math.inf):
+def _positive(name: str, value: float) -> None:
+    if not 0 < value < math.inf:
         raise ValueError(f"{name} must be above 0")
 
 

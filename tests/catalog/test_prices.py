@@ -1,5 +1,6 @@
 """Price lists: what is packaged, and what a list must not say."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ from k31ctl.catalog.check import check_profiles
 from k31ctl.catalog.listing import list_profiles
 from k31ctl.catalog.prices import load_price_book, load_price_list
 from k31ctl.core.figure import Basis
+from k31ctl.core.hardware import Source
 from k31ctl.core.price_choice import rental_price
-from k31ctl.core.prices import ProviderClass, Term
+from k31ctl.core.prices import ProviderClass, Range, Term
 from k31ctl.errors import ProfileError
 
 STORE = Store(default_folders())
@@ -140,15 +142,33 @@ def test_the_price_of_a_model_names_a_profile_of_a_model() -> None:
 
 
 def test_every_source_of_a_used_price_is_an_address() -> None:
-    urls = []
+    sources: list[Source] = []
     for each in BOOK.lists:
-        urls += [one.source.url for one in (*each.rentals, *each.terms)]
-        urls += [one.source.url for one in (*each.apis, *each.modelled)]
-        urls += [one.source.url for one in each.purchases if not one.quoted]
-    assert all(url.startswith("https://") for url in urls)
+        sources += [one.source for one in each.rentals]
+        sources += [one.source for one in each.terms]
+        sources += [one.source for one in each.apis]
+        sources += [one.source for one in each.modelled]
+        sources += [one.source for one in each.purchases if not one.quoted]
+    assert all(source.url.startswith("https://") for source in sources)
 
 
 def test_what_is_assumed_about_owning_and_serving_says_why() -> None:
     for section in (BOOK.owning, BOOK.site, BOOK.serving):
         named = {name for name in section.__slots__ if name not in ("marks", "source")}
         assert set(section.marks) == named
+
+
+def rows_of_the_page() -> Iterator[str]:
+    """The rows that docs/cost.md must have for what is assumed about owning and serving."""
+    for section in (BOOK.serving, BOOK.owning, BOOK.site):
+        for key, mark in section.marks.items():
+            value = getattr(section, key)
+            ends = f"{value.low:g} to {value.high:g}" if isinstance(value, Range) else ""
+            shown = value.value if isinstance(value, Range) else value
+            yield f"| `{key}` | {shown:g} | {ends} | {mark.why} |"
+
+
+@pytest.mark.parametrize("row", [*rows_of_the_page()], ids=lambda row: row.split("`")[1])
+def test_the_page_about_cost_has_the_defaults_of_the_price_lists(row: str) -> None:
+    page = Path(__file__).parents[2] / "docs" / "cost.md"
+    assert row in page.read_text().splitlines()

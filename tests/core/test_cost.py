@@ -22,7 +22,7 @@ from k31ctl.core.price_choice import (
     given_price,
     rental_price,
 )
-from k31ctl.core.prices import ApiPrice, Term, fixed
+from k31ctl.core.prices import ApiPrice, PriceList, Term, fixed
 from k31ctl.errors import InputError, UsageError
 from tests.core.deployments import STORE, node
 
@@ -339,6 +339,14 @@ def test_an_unknown_provider_is_a_mistake_in_the_option(name: str) -> None:
 
 def test_the_maker_s_own_offer_counts_where_none_is_named() -> None:
     found = api_offer(BOOK, model="kimi-k3.1-pro", name=None)
+    assert found
+    assert found.name == "moonshot"
+
+
+def test_the_maker_s_offer_counts_before_a_cheaper_one() -> None:
+    cheap = offer(usd_in=0.1, cached=None, out=1).price
+    cheaper = PriceList(id="a", name="A", apis=(replace(cheap, model="kimi-k3"),))
+    found = api_offer(replace(BOOK, lists=(cheaper, *BOOK.lists)), model="kimi-k3", name=None)
     assert found
     assert found.name == "moonshot"
 

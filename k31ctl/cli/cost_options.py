@@ -1,0 +1,167 @@
+"""The options about money, each checked where it is read, and the request they make."""
+
+import math
+from collections.abc import Callable
+from typing import Annotated, Final
+
+import typer
+
+from k31ctl.core.costing import CostRequest
+from k31ctl.core.ownership import OWNED
+from k31ctl.core.prices import Term
+from k31ctl.errors import UsageError
+
+MOST_USD_PER_HOUR: Final = 10_000.0
+MOST_USD: Final = 1e9
+MOST_USD_PER_KWH: Final = 100.0
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text.removeprefix("$").replace("_", ""))
+    except ValueError:
+        return math.nan
+
+
+def _amount(flag: str, *, most: float, example: str) -> Callable[[str], float]:
+    """Return a reader of dollars for the option of this name: above 0 and at most ``most``."""
+
+    def parser(text: str) -> float:
+        value = _number(text)
+        if not 0 < value <= most:
+            raise UsageError(
+                f"{text[:40]!r} is not an amount above 0 and at most {most:,.0f} US dollars",
+                where=flag,
+                remedy=f"write a number such as {example}",
+            )
+        return value
+
+    return parser
+
+
+def _utilisation(text: str) -> float:
+    percent = text.endswith("%")
+    value = _number(text.removesuffix("%")) / (100 if percent else 1)
+    if not 0 < value <= 1:
+        raise UsageError(
+            f"{text[:40]!r} is not a share of time above 0 and at most 1",
+            where="--utilisation",
+            remedy="write a number such as 0.6, or 60%",
+        )
+    return value
+
+
+def _term(text: str) -> Term:
+    try:
+        return Term(text)
+    except ValueError:
+        raise UsageError(
+            f"{text[:40]!r} is not a term of rental",
+            where="--term",
+            remedy=f"use one of {', '.join(Term)}",
+        ) from None
+
+
+PriceOpt = Annotated[
+    float | None,
+    typer.Option(
+        "--price",
+        metavar="USD_PER_GPU_HOUR",
+        parser=_amount("--price", most=MOST_USD_PER_HOUR, example="7.40"),
+        help="What a GPU costs you for an hour.",
+    ),
+]
+ProviderOpt = Annotated[
+    str | None,
+    typer.Option(
+        "--provider",
+        metavar="CLASS_OR_PROVIDER",
+        help="marketplace, neocloud, hyperscaler, owned, or a seller's price list.",
+    ),
+]
+TermOpt = Annotated[
+    Term | None,
+    typer.Option("--term", metavar="TERM", parser=_term, help="on-demand, 1-year, 3-year or spot."),
+]
+UtilisationOpt = Annotated[
+    float | None,
+    typer.Option(
+        "--utilisation",
+        metavar="SHARE",
+        parser=_utilisation,
+        help="Share of time under full load, such as 0.6.",
+    ),
+]
+ApiOpt = Annotated[
+    str | None,
+    typer.Option(
+        "--api", metavar="NAME", help="Whose API to compare with: SELLER or SELLER/VARIANT."
+    ),
+]
+PurchaseOpt = Annotated[
+    float | None,
+    typer.Option(
+        "--purchase",
+        metavar="USD",
+        parser=_amount("--purchase", most=MOST_USD, example="560000"),
+        help="What one node costs you to buy.",
+    ),
+]
+StaffOpt = Annotated[
+    float | None,
+    typer.Option(
+        "--staff",
+        metavar="USD_PER_YEAR",
+        parser=_amount("--staff", most=MOST_USD, example="180000"),
+        help="What people for owned nodes cost you a year.",
+    ),
+]
+ElectricityOpt = Annotated[
+    float | None,
+    typer.Option(
+        "--electricity",
+        metavar="USD_PER_KWH",
+        parser=_amount("--electricity", most=MOST_USD_PER_KWH, example="0.08"),
+        help="What electricity for owned nodes costs you.",
+    ),
+]
+
+
+def cost_request(
+    *,
+    price: float | None,
+    provider: str | None,
+    term: Term | None,
+    utilisation: float | None,
+    api: str | None,
+    purchase: float | None,
+    staff: float | None,
+    electricity: float | None,
+) -> CostRequest:
+    """What the options ask for; raises UsageError where two of them set the same price."""
+    _refuse_pair("--price", price, "--provider", provider)
+    _refuse_pair("--price", price, "--term", term)
+    if provider != OWNED:
+        _refuse_pair("--purchase", purchase, "--provider", provider)
+    else:
+        _refuse_pair("--provider owned", provider, "--term", term)
+    _refuse_pair("--purchase", purchase, "--term", term)
+    return CostRequest(
+        usd_per_gpu_hour=price,
+        provider=provider,
+        term=term,
+        utilisation=utilisation,
+        api=api,
+        purchase_usd=purchase,
+        staff_usd_per_year=staff,
+        usd_per_kwh=electricity,
+    )
+
+
+def _refuse_pair(first: str, one: object, second: str, other: object) -> None:
+    if one is not None and other is not None:
+        raise UsageError(
+            f"{first} and {second} each set the price of a GPU-hour",
+            where=f"{first}, {second}",
+            remedy="leave one of them out",
+        )

@@ -2,13 +2,16 @@
 
 from k31ctl.catalog.engines import load_draft, resolve_engine
 from k31ctl.catalog.models import load_model
+from k31ctl.catalog.prices import load_price_book
 from k31ctl.catalog.speed import load_speed
 from k31ctl.catalog.store import Store, default_folders
+from k31ctl.cli import cost_options as money
 from k31ctl.cli import options as opt
 from k31ctl.cli import plan_options as own
 from k31ctl.cli import workload_options as load
 from k31ctl.cli.hardware import node_named
 from k31ctl.core import plan as core
+from k31ctl.core.costing import NO_WISHES
 from k31ctl.core.gates import parse_gate
 from k31ctl.core.kv_cache import StateDtype
 from k31ctl.core.layout_rules import AskedLayout
@@ -56,6 +59,14 @@ def plan(
     accepted_tokens: load.AcceptedTokensOpt = None,
     calibration: load.CalibrationOpt = None,
     breakdown: load.BreakdownOpt = False,
+    price: money.PriceOpt = None,
+    provider: money.ProviderOpt = None,
+    term: money.TermOpt = None,
+    utilisation: money.UtilisationOpt = None,
+    api: money.ApiOpt = None,
+    purchase: money.PurchaseOpt = None,
+    staff: money.StaffOpt = None,
+    electricity: money.ElectricityOpt = None,
     as_json: opt.JsonOpt = False,
     csv: opt.CsvOpt = None,
     markdown: opt.MarkdownOpt = None,
@@ -79,8 +90,18 @@ def plan(
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
         cached_fraction=cached_fraction,
-        concurrency=concurrency,
+        concurrency=concurrency or (batch[0] if batch else None),
         accepted_tokens=accepted_tokens,
+    )
+    cost = money.cost_request(
+        price=price,
+        provider=provider,
+        term=term,
+        utilisation=utilisation,
+        api=api,
+        purchase=purchase,
+        staff=staff,
+        electricity=electricity,
     )
     contexts, batches = context or load.contexts_of(asked) or _CONTEXTS, batch or _BATCHES
     own.checked_cells(contexts, batches)
@@ -89,12 +110,16 @@ def plan(
     own.checked_companions(kv_memory=kv_memory, offload=offload, resident_experts=resident_experts)
     gates = tuple(parse_gate(text) for text in gate or ())
     loaded = load_model(store, model)
+    node = node_named(store, on)
     parts = core.Parts(
         model=loaded,
-        node=node_named(store, on),
+        node=node,
         engine=resolve_engine(store, engine, loaded),
         draft=load_draft(store, draft) if draft else None,
         speed=load_speed(store, calibration),
+        prices=load_price_book(
+            store, about=(node.id, loaded.id, *([provider] if provider else ()))
+        ),
     )
     request = core.PlanRequest(
         contexts=tuple(contexts),
@@ -118,12 +143,14 @@ def plan(
         offload=offload,
         resident_experts=resident_experts,
         workload=asked,
+        cost=cost,
     )
     show_plan(
         core.plan(parts, request),
         gates=gates,
         as_json=as_json,
         breakdown=breakdown,
+        money=cost != NO_WISHES,
         csv=csv,
         markdown=markdown,
     )

@@ -68,7 +68,7 @@ def speed_plan(
     case = case_of(parts, built, draft_tokens=depth, tokens_per_step=kept)
     speed = _Speed(parts, built, case, case.step(parts.speed))
     asked = resolved_workload(
-        request.workload, context_tokens=request.contexts[0], batch=request.batches[0]
+        request.workload, context_tokens=request.contexts[0], full_load=cells[0].max_requests
     )
     if image is not None:
         asked = replace(asked, prompt_tokens=asked.prompt_tokens + image.num_tokens)
@@ -96,7 +96,7 @@ def _why_not(parts: Parts, request: PlanRequest, built: Deployment) -> str:
 
 def _cell_load(request: PlanRequest, cell: Cell) -> Workload:
     asked = replace(request.workload, prompt_tokens=None, concurrency=None, rate_per_s=None)
-    return resolved_workload(asked, context_tokens=cell.context_tokens, batch=cell.batch)
+    return resolved_workload(asked, context_tokens=cell.context_tokens, full_load=cell.batch)
 
 
 def _curve(speed: _Speed, asked: Workload) -> tuple[Performance, ...]:

@@ -18,6 +18,7 @@ def show_plan(
     gates: tuple[Gate, ...],
     as_json: bool,
     breakdown: bool,
+    money: bool,
     csv: Path | None,
     markdown: Path | None,
 ) -> None:
@@ -34,7 +35,7 @@ def show_plan(
     if as_json:
         sys.stdout.write(document(plan, held))
     elif STANDARD_OUTPUT not in (csv, markdown):
-        sys.stdout.write(as_text(plan, breakdown=breakdown))
+        sys.stdout.write(as_text(plan, breakdown=breakdown, money=money))
     failed = [gate for gate in held if not gate.passed]
     if failed:
         shown = "; ".join(f"{gate.gate} is not met, it is {gate.actual:.10g}" for gate in failed)

@@ -5,11 +5,14 @@ from math import isinf
 from typing import Any
 
 from k31ctl.core.capacity import StageCache
+from k31ctl.core.cost import Cost
+from k31ctl.core.costing import Unpriced
 from k31ctl.core.gates import GateResult
 from k31ctl.core.layout import Layout
 from k31ctl.core.memory import StageMemory
 from k31ctl.core.offload import Offload
 from k31ctl.core.plan import Cell, Plan
+from k31ctl.report.cost_document import cost_document
 from k31ctl.report.envelope import envelope
 from k31ctl.report.speed_document import cell_document, curve_document, performance_document
 
@@ -69,6 +72,8 @@ def result(plan: Plan) -> dict[str, Any]:
         "performance": performance_document(plan.speed.performance),
         "performance_why_not": plan.speed.why_not,
         "curve": curve_document(plan.speed),
+        "cost": cost_document(plan.cost_usd) if isinstance(plan.cost_usd, Cost) else None,
+        "cost_why_not": plan.cost_usd.what if isinstance(plan.cost_usd, Unpriced) else "",
     }
     if len(plan.cells) > 1:
         found["sweep"] = [

@@ -1,4 +1,4 @@
-"""The answer at the top of the page: a paragraph, the numbers that decide, and what is not known."""
+"""The answer at the top of the page: in words, in the numbers that decide, and what is unknown."""
 
 import re
 from typing import Final
@@ -9,19 +9,25 @@ from k31ctl.report.html_speed import workload_words
 from k31ctl.report.html_words import between, bound, duration, figure, gib, large, plural, usd
 from k31ctl.report.plan_text import tokens
 
+USUAL_CONTEXT: Final = 131_072
 _UNMEASURED: Final = re.compile(
-    r"\bno (public |published )?(measurement|benchmark)|\b(never|not) (been )?measured", re.IGNORECASE
+    r"\bno (public |published )?(measurement|benchmark)|\b(never|not) (been )?measured",
+    re.IGNORECASE,
 )
 
 
 def conclusion_section(document: Row) -> Markup:
     """What the plan comes to, in words that need no other part of the page."""
     result = mapping(document.get("result"))
-    said = [_place(document), _room(result), _pace(result), _price(result), _start(result)]
+    said = [
+        f"{_place(document)} {_room(result)}".strip(),
+        _pace(result),
+        f"{_price(result)} {_start(result)}".strip(),
+    ]
     return section(
         "conclusion",
         "Conclusion",
-        el("p", " ".join(part for part in said if part), class_="lead"),
+        el("div", *(el("p", line) for line in said if line), class_="lead"),
         _ways_out(result),
         _tiles(result),
         notice(document),
@@ -90,17 +96,23 @@ def _shortage(result: Row) -> str:
 
 def _room(result: Row) -> str:
     cases = [row for row in rows(result.get("sweep")) if row.get("fits")]
-    steps = cases or [row for row in rows(result.get("concurrency")) if count(row["max_requests"])]
+    steps = cases or [
+        row for row in rows(result.get("concurrency")) if count(row.get("max_requests"))
+    ]
     if not steps:
         return ""
-    middle = max(steps, key=lambda row: (count(row.get("context_tokens")) <= 2**17,
-                                         count(row.get("context_tokens"))
-                                         if count(row.get("context_tokens")) <= 2**17 else 0))  # fmt: skip
+    middle = max(steps, key=_near_usual)
     length, most = count(middle.get("context_tokens")), count(middle.get("max_requests"))
     return (
         f"At {tokens(length)} tokens of context it holds {plural(most, 'request')} at once; one "
         f"request may reach {tokens(count(result.get('longest_context_tokens')))} tokens."
     )
+
+
+def _near_usual(row: Row) -> int:
+    """How close a context comes to the usual one from below; the longer ones come last."""
+    context = count(row.get("context_tokens"))
+    return context if context <= USUAL_CONTEXT else -context
 
 
 def _pace(result: Row) -> str:
@@ -127,7 +139,9 @@ def _price(result: Row) -> str:
         said += f" ({range_})" if range_ else ""
     even = number(cost.get("break_even_tokens_per_day"))
     api = text(mapping(cost.get("api")).get("name"), "the API")
-    return said + ("." if even is None else f", and beats {api} from {large(even)} tokens a day.")
+    return said + (
+        "." if even is None else f", and costs less than {api} from {large(even)} tokens a day."
+    )
 
 
 def _start(result: Row) -> str:
@@ -139,8 +153,8 @@ def _ways_out(result: Row) -> Markup | None:
     remedies = result.get("remedies")
     if not isinstance(remedies, list) or not remedies:
         return None
-    entries = el("ul", *(el("li", el("code", str(line))) for line in remedies))
-    return join([el("p", "Ways out:", class_="tight"), entries])
+    entries = el("ul", *(el("li", str(line)) for line in remedies))
+    return join([el("p", "Ways to hold more:", class_="tight"), entries])
 
 
 def _tiles(result: Row) -> Markup:
@@ -152,13 +166,13 @@ def _tiles(result: Row) -> Markup:
     ]
     for row, key, name, form, unit in (
         (speed, "ttft_s", "time to first token", duration, ""),
-        (speed, "tok_s_per_user", "for one reader", figure, "tokens/s"),
+        (speed, "tok_s_per_user", "output for one reader", figure, "tokens/s"),
         (speed, "total_tok_s_per_gpu", "each GPU, in and out", figure, "tokens/s"),
-        (cost, "usd_per_m_output_tokens", "a million output tokens", usd, ""),
+        (cost, "usd_per_m_output_tokens", "for a million output tokens", usd, ""),
         (cost, "break_even_tokens_per_day", "break-even a day", large, "tokens"),
     ):
         if number(row.get(key)) is not None:
-            tiles.append((name, form(row.get(key)), f"{unit} {between(row, key, form)}".strip()))
+            tiles.append((name, form(row.get(key)), f"{between(row, key, form)} {unit}".strip()))
     shown = [
         el("div", el("dt", name), el("dd", value, el("small", more) if more else None))
         for name, value, more in tiles

@@ -3,7 +3,7 @@
 from k31ctl.report.html_elements import Head, Markup, chart, el, join, linked, missing, section
 from k31ctl.report.html_elements import table as table_of
 from k31ctl.report.html_read import Row, count, mapping, number, numbers, rows, text
-from k31ctl.report.html_words import between, figure, label, large, share, usd
+from k31ctl.report.html_words import NONE, between, label, large, share, spread, usd
 
 _COSTS = (
     ("usd_per_m_input_tokens", "a million input tokens", "input"),
@@ -48,15 +48,19 @@ def utilisation(cost: Row) -> float:
 
 def _said(cost: Row) -> Markup:
     price, api = mapping(cost.get("price")), mapping(cost.get("api"))
-    low, high = number(price.get("low")), number(price.get("high"))
-    range_ = "" if low is None or high is None else f" (seen from {usd(low)} to {usd(high)})"
+    seen = spread(price.get("low"), price.get("high"), usd)
+    range_ = f" (seen from {seen})" if seen else ""
     bought = [
         f"One GPU-hour at {usd(price.get('usd_per_gpu_hour'))}{range_}",
         text(price.get("provider")), text(price.get("term")), text(price.get("date")),
     ]  # fmt: skip
-    lines = [", ".join(part for part in bought if part) + ". ", linked(text(price.get("source")))]
+    lines = [
+        ", ".join(part for part in bought if part) + ". ",
+        linked(text(price.get("source"))),
+        ". ",
+    ]
     if api:
-        lines += [f" Compared with {text(api.get('name'), 'an API')}, {text(api.get('date'))}: "]
+        lines += [f"Compared with {text(api.get('name'), 'an API')}, {text(api.get('date'))}: "]
         lines += [linked(text(api.get("source"))), "."]
     return el("p", *lines)
 
@@ -67,14 +71,14 @@ def _table(cost: Row) -> Markup:
         Head("US dollars for", is_number=False), Head("expected"), Head("range"),
         Head(text(api.get("name"), "API")),
     )  # fmt: skip
-    body = [("an hour of the deployment", usd(cost.get("usd_per_hour")), "–", "–")]
+    body = [("an hour of the deployment", usd(cost.get("usd_per_hour")), NONE, NONE)]
     body += [
-        (name, usd(cost.get(key)), between(cost, key, usd) or "–", usd(api.get(at_api)))
+        (name, usd(cost.get(key)), between(cost, key, usd) or NONE, usd(api.get(at_api)))
         for key, name, at_api in _COSTS
     ]
     even = cost.get("break_even_tokens_per_day")
-    range_ = between(cost, "break_even_tokens_per_day", large) or "–"
-    body.append(("break-even, tokens a day", large(even), range_, "–"))
+    range_ = between(cost, "break_even_tokens_per_day", large) or NONE
+    body.append(("break-even, tokens a day", large(even), range_, NONE))
     at = share(utilisation(cost))
     return table_of(f"Cost when the deployment is busy {at} of the time", heads, body)
 
@@ -105,7 +109,7 @@ def _sliders(cost: Row, document: Row) -> Markup | None:
     )
 
 
-def _slider(  # noqa: PLR0917
+def _slider(
     name: str, said: str, value: float, least: float, most: float, step: float, shown: str
 ) -> Markup:
     return el(
@@ -141,7 +145,7 @@ def _sensitivity(cost: Row) -> Markup | None:
         (
             share(row.get("utilisation")),
             usd(row.get("usd_per_m_output_tokens")),
-            between(row, "usd_per_m_output_tokens", usd) or "–",
+            between(row, "usd_per_m_output_tokens", usd) or NONE,
             large(row.get("break_even_tokens_per_day")),
         )
         for row in found
@@ -154,7 +158,7 @@ def _purchase(purchase: Row) -> Markup | None:
         return None
     heads = (Head("buying instead of renting", is_number=False), Head("value"))
     body = [
-        (label(str(key)), figure(value) if number(value) is not None else str(value))
+        (label(str(key)), f"{number(value):,.6g}" if number(value) is not None else str(value))
         for key, value in sorted(purchase.items())
         if not isinstance(value, dict | list)
     ]

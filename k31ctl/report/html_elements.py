@@ -78,7 +78,7 @@ def table(caption: str, heads: Sequence[Head], body: Iterable[Sequence[object]])
         for row in body
     ]
     found = el("table", el("caption", caption), el("thead", top), el("tbody", *lines))
-    return el("div", found, class_="scroll", role="region", aria_label=caption, tabindex="0")
+    return el("div", found, class_="scroll")
 
 
 def chart(name: str, title: str, said: str, numbers: Markup | None = None) -> Markup:

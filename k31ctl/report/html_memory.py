@@ -4,7 +4,7 @@ from typing import Final
 
 from k31ctl.report.html_elements import Head, Markup, chart, el, join, missing, section, table
 from k31ctl.report.html_read import Row, count, mapping, rows, text
-from k31ctl.report.html_words import NONE, duration, figure, gib
+from k31ctl.report.html_words import NONE, TIMES, duration, figure, gib
 from k31ctl.report.plan_text import tokens
 
 _PARTS: Final = (
@@ -26,11 +26,16 @@ def memory_section(document: Row) -> Markup:
     """The budget of the tightest GPU, and the bars of every case asked for."""
     result = mapping(document.get("result"))
     capacity = gib(mapping(mapping(result.get("memory")).get("per_gpu")).get("capacity_bytes"))
-    said = f"Each bar is one case; the line marks the {capacity} GiB that the GPU has."
+    said = f"The line at the right end marks the {capacity} GiB that the GPU has."
+    if rows(result.get("sweep")):
+        said += (
+            f" 8 {TIMES} 128k is 8 requests of 128 {TIMES} 1,024 tokens each: of the cases asked "
+            "for, the largest that fits, else the smallest."
+        )
     return section(
         "memory",
         "Memory per GPU",
-        chart("memory", "Memory of one GPU, in GiB", said),
+        chart("memory", "Memory of one GPU, in GiB", said, _cases(result)),
         _budget(document),
         _costs(result),
     )
@@ -49,7 +54,9 @@ def memory_bars(document: Row) -> list[dict[str, object]]:
     stages, sweep = rows(memory.get("stages")), rows(result.get("sweep"))
     if sweep:
         pools = {count(stage.get("stage")): count(stage.get("pool_bytes")) for stage in stages}
-        return [_bar(row, pools.get(count(row.get("stage")), 0), _case(row)) for row in _best(sweep)]
+        return [
+            _bar(row, pools.get(count(row.get("stage")), 0), _case(row)) for row in _best(sweep)
+        ]
     if len(stages) > 1:
         return [
             _bar(_with_free(stage), count(stage.get("pool_bytes")), f"stage {stage.get('stage')}")
@@ -84,7 +91,7 @@ def _best(sweep: list[Row]) -> list[Row]:
 
 
 def _case(row: Row) -> str:
-    return f"{count(row.get('batch')):,} × {tokens(count(row.get('context_tokens')))}"
+    return f"{count(row.get('batch')):,} {TIMES} {tokens(count(row.get('context_tokens')))}"
 
 
 def _with_free(stage: Row) -> Row:
@@ -126,7 +133,7 @@ def _budget(document: Row) -> Markup:
         ("KV cache", per_gpu.get("kv_cache_bytes"), "as asked", asked),
         ("KDA state", per_gpu.get("state_bytes"), "as asked", asked),
         ("left", per_gpu.get("free_bytes"), "derived", "capacity less the lines above"),
-        ("capacity", capacity, "measured", "what the driver reports for this GPU"),
+        ("capacity", capacity, NONE, "hardware profile"),
     ]
     heads = (
         Head("line", is_number=False), Head("GiB"), Head("share"),
@@ -136,16 +143,30 @@ def _budget(document: Row) -> Markup:
         (name, gib(size), f"{count(size) / capacity:.1%}", basis, source)
         for name, size, basis, source in lines
     ]
-    body += [
-        (f"of {_case(row)}: left", gib(row.get("free_bytes")), _share_left(row), "derived", "")
-        for row in _best(rows(result.get("sweep")))
-    ]
     where = f"the tightest GPU, stage {memory.get('stage')}" if _staged(memory) else "every GPU"
-    return table(f"Memory of {where}, in GiB (1 GiB is 1,073,741,824 bytes)", heads, body)
+    return table(f"Memory of {where}, in GiB", heads, body)
 
 
-def _share_left(row: Row) -> str:
-    return f"{count(row.get('free_bytes')) / max(1, count(row.get('capacity_bytes'))):.1%}"
+def _cases(result: Row) -> Markup | None:
+    """The numbers behind the bars, where several cases were asked for."""
+    found = _best(rows(result.get("sweep")))
+    heads = (
+        Head(f"requests {TIMES} tokens", is_number=False), Head("KV cache, GiB"), Head("KDA state, GiB"),
+        Head("left, GiB"), Head("at most at once"),
+    )  # fmt: skip
+    body = [
+        (
+            _case(row),
+            gib(row.get("kv_cache_bytes")),
+            gib(row.get("state_bytes")),
+            gib(row.get("free_bytes")),
+            f"{count(row.get('max_requests')):,}",
+        )
+        for row in found
+    ]
+    return (
+        table("The cases of the bars; all other lines are the same", heads, body) if body else None
+    )
 
 
 def _staged(memory: Row) -> bool:
@@ -167,8 +188,9 @@ def _costs(result: Row) -> Markup:
     per_gpu = mapping(cache.get("per_gpu"))
     weights = mapping(result.get("weights"))
     said = [
+        "1 GiB is 1,073,741,824 bytes.",
         f"One more token of context costs {figure(per_gpu.get('bytes_per_token'))} bytes on every "
-        f"GPU, in rows of {cache.get('kv_format')}."
+        f"GPU, in rows of {cache.get('kv_format')}.",
     ]
     if count(per_gpu.get("state_bytes_per_sequence")):
         state = gib(count(per_gpu.get("state_bytes_per_sequence")) * 1024)

@@ -4,7 +4,7 @@ from typing import Final
 
 from k31ctl.report.html_elements import Head, Markup, chart, el, linked, missing, section, table
 from k31ctl.report.html_read import Row, count, mapping, number, numbers, rows, text
-from k31ctl.report.html_words import NONE, between, duration, figure, usd
+from k31ctl.report.html_words import NONE, TIMES, between, duration, figure, spread, usd
 
 _NUMBERS: Final = (
     "concurrency", "output_tok_s", "total_tok_s_per_gpu", "tok_s_per_user", "ttft_s", "tpot_s",
@@ -48,12 +48,19 @@ def cold_start_section(document: Row) -> Markup:
         (
             text(row.get("part")),
             duration(row.get("seconds")),
-            _spread(row),
+            spread(row.get("low"), row.get("high"), duration) or NONE,
             linked(text(row.get("source"))),
         )
         for row in rows(start.get("parts"))
     ]
-    body.append(("together", duration(start.get("total_s")), between(start, "total_s"), ""))
+    body.append(
+        (
+            "together",
+            duration(start.get("total_s")),
+            between(start, "total_s", duration) or NONE,
+            "",
+        )
+    )
     numbers_of = table("Steps of a first start", heads, body)
     total = duration(start.get("total_s"))
     said = f"The first start takes {total}; later ones skip the download."
@@ -85,7 +92,7 @@ def row_words(row: Row) -> str:
     """A candidate in words."""
     layout = row.get("layout")
     parts = [
-        f"{count(row.get('nodes')) or 1} × {text(row.get('hardware'), NONE)}",
+        f"{count(row.get('nodes')) or 1} {TIMES} {text(row.get('hardware'), NONE)}",
         text(row.get("engine")),
         text(mapping(layout).get("text")) if isinstance(layout, dict) else text(layout),
         text(row.get("kv_dtype")),
@@ -149,8 +156,3 @@ def _table(found: list[dict[str, object]]) -> Markup:
         for row in found
     ]
     return table("All options", heads, body)
-
-
-def _spread(row: Row) -> str:
-    low, high = number(row.get("low")), number(row.get("high"))
-    return NONE if low is None or high is None else f"{duration(low)} to {duration(high)}"

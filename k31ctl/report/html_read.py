@@ -33,7 +33,7 @@ def text(value: object, otherwise: str = "") -> str:
     return value if isinstance(value, str) and value else otherwise
 
 
-def numbers(row: Row, *keys: str) -> dict[str, float | None]:
+def numbers(row: Row, *keys: str) -> dict[str, object]:
     """The values of these keys, each with its ``_low`` and ``_high`` where the row has them."""
     names = [key + end for key in keys for end in ("", "_low", "_high")]
     return {name: number(row.get(name)) for name in names if name in row}

@@ -5,14 +5,24 @@ from typing import Final
 from k31ctl.report.html_elements import Head, Markup, chart, el, join, linked, missing, section
 from k31ctl.report.html_elements import table as table_of
 from k31ctl.report.html_read import Row, count, mapping, number, numbers, rows, text
-from k31ctl.report.html_words import between, bound, duration, figure, ranged, share, usd
+from k31ctl.report.html_words import (
+    NONE,
+    TIMES,
+    between,
+    bound,
+    duration,
+    figure,
+    ranged,
+    share,
+    usd,
+)
 
 CURVE_KEYS: Final = ("ttft_s", "tpot_s", "output_tok_s", "tok_s_per_user", "total_tok_s_per_gpu")
 CURVE_KEYS_OF_COST: Final = (*CURVE_KEYS, "usd_per_m_output_tokens")
 _METRICS: Final = (
     ("ttft_s", "time to first token (TTFT)", duration, ""),
     ("tpot_s", "time per output token (TPOT)", duration, ""),
-    ("itl_s", "gap between tokens, worst typical (ITL)", duration, ""),
+    ("itl_s", "gap between tokens (ITL)", duration, ""),
     ("e2e_s", "a whole request", duration, ""),
     ("tok_s_per_user", "output for one reader", figure, " tokens/s"),
     ("output_tok_s", "output of the deployment", figure, " tokens/s"),
@@ -76,7 +86,7 @@ def _summary(performance: Row) -> Markup:
     workload = workload_words(mapping(performance.get("workload")))
     heads = (Head("quantity", is_number=False), Head("expected"), Head("range"))
     body = [
-        (name, form(performance.get(key)) + unit, between(performance, key, form) or "–")
+        (name, form(performance.get(key)) + unit, between(performance, key, form) or NONE)
         for key, name, form, unit in _METRICS
         if number(performance.get(key)) is not None
     ]
@@ -149,4 +159,4 @@ def _breakdown(parts: list[Row]) -> Markup:
 
 def _distance(row: Row) -> str:
     seconds, limit = number(row.get("seconds")), number(row.get("limit_s"))
-    return "–" if seconds is None or not limit else f"{seconds / limit:.2f} ×"
+    return NONE if seconds is None or not limit else f"{seconds / limit:.2f} {TIMES}"

@@ -6,7 +6,8 @@ from typing import Final
 from k31ctl.report.html_read import Row, number
 from k31ctl.units import show_gib
 
-NONE: Final = "–"
+NONE: Final = "\u2013"
+TIMES: Final = "\u00d7"
 BOUNDS: Final = {
     "memory": "memory bandwidth",
     "compute": "arithmetic",
@@ -16,19 +17,20 @@ BOUNDS: Final = {
 }
 _THOUSAND: Final = 1_000
 _DIGITS: Final = 3
+_CENTS: Final = 0.1
 _DURATIONS: Final = ((7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (1.0, 1.0, "s"))
 _LARGE: Final = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 
 
 def figure(value: object) -> str:
-    """A number with three digits that matter and commas between thousands."""
+    """A number with three digits that matter and commas between thousands; counts as they are."""
     found = number(value)
     if found is None:
         return NONE
-    if abs(found) >= _THOUSAND or found == int(found):
+    if abs(found) >= _THOUSAND or isinstance(found, int) or found == 0:
         return f"{found:,.0f}"
-    shown = f"{found:.{_DIGITS}g}"
-    return f"{found:.6f}".rstrip("0") if "e" in shown else shown
+    shown = f"{found:#.{_DIGITS}g}"
+    return f"{found:.8f}".rstrip("0") if "e" in shown else shown.rstrip(".")
 
 
 def large(value: object) -> str:
@@ -49,7 +51,7 @@ def gib(value: object) -> str:
 def share(value: object) -> str:
     """A fraction as a percentage."""
     found = number(value)
-    return NONE if found is None else f"{figure(round(found * 100, 1))} %"
+    return NONE if found is None else f"{round(found * 100, 1):g} %"
 
 
 def usd(value: object) -> str:
@@ -59,7 +61,9 @@ def usd(value: object) -> str:
         return NONE
     if abs(found) >= _THOUSAND:
         return f"${found:,.0f}"
-    return f"${found:.2f}" if abs(found) >= 0.1 or found == 0 else f"${figure(found)}"  # noqa: PLR2004
+    if abs(found) >= _CENTS or found == 0:
+        return f"${found:.2f}"
+    return f"${found:.6f}".rstrip("0").rstrip(".")
 
 
 def duration(value: object) -> str:
@@ -78,12 +82,19 @@ def duration(value: object) -> str:
 
 def between(row: Row, key: str, form: Callable[[object], str] = figure) -> str:
     """The range of a value, ``low to high``, or nothing where it has none."""
-    low, high = number(row.get(f"{key}_low")), number(row.get(f"{key}_high"))
-    return "" if low is None or high is None else f"{form(low)} to {form(high)}"
+    return spread(row.get(f"{key}_low"), row.get(f"{key}_high"), form)
+
+
+def spread(low: object, high: object, form: Callable[[object], str] = figure) -> str:
+    """``low to high``, the unit once where both have the same, or nothing where one is missing."""
+    if number(low) is None or number(high) is None:
+        return ""
+    (first, *unit), (last, *same) = form(low).split(" ", 1), form(high).split(" ", 1)
+    return f"{' '.join([first, *(unit if unit != same else [])])} to {' '.join([last, *same])}"
 
 
 def ranged(row: Row, key: str, form: Callable[[object], str] = figure) -> str:
-    """A value and its range: ``1.2 s (0.9 s to 1.6 s)``."""
+    """A value and its range: ``1.2 s (0.9 to 1.6 s)``."""
     range_ = between(row, key, form)
     return form(row.get(key)) + (f" ({range_})" if range_ else "")
 

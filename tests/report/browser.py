@@ -1,4 +1,4 @@
-"""A headless Chromium over its debugging pipe: opens a page, runs a script in it, takes pictures."""
+"""A headless Chromium over its debugging pipe: opens pages, runs scripts, takes pictures."""
 
 import base64
 import json

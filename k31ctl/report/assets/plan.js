@@ -5,9 +5,9 @@
   const boxes = [...document.querySelectorAll("[data-chart]")];
   const details = [...document.querySelectorAll("main details")];
   const widths = new Map();
+  const PAPER = 690; // what A4 holds between its margins, in CSS pixels
 
-  const draw = (box) => {
-    const width = Math.floor(box.clientWidth);
+  const draw = (box, width = Math.floor(box.clientWidth)) => {
     if (width === 0) return;
     widths.set(box, width);
     const drawn = planCharts[box.dataset.chart](data, width);
@@ -20,9 +20,22 @@
     });
   };
 
-  boxes.forEach(draw);
+  // A table wider than the page scrolls, and then the keyboard must reach it.
+  const reach = () => document.querySelectorAll(".scroll").forEach((box) => {
+    const scrolls = box.scrollWidth > box.clientWidth;
+    for (const [name, value] of [["tabindex", "0"], ["role", "region"], ["aria-label", box.querySelector("caption").textContent]]) {
+      if (scrolls) box.setAttribute(name, value);
+      else box.removeAttribute(name);
+    }
+  });
 
-  const redraw = () => boxes.filter((box) => Math.floor(box.clientWidth) !== widths.get(box)).forEach(draw);
+  boxes.forEach((box) => draw(box));
+  reach();
+
+  const redraw = () => {
+    boxes.filter((box) => Math.floor(box.clientWidth) !== widths.get(box)).forEach((box) => draw(box));
+    reach();
+  };
   let waiting = 0;
   window.addEventListener("resize", () => {
     clearTimeout(waiting);
@@ -43,6 +56,13 @@
   // The numbers stand open in the file; on a screen with charts they fold, on paper they open.
   const fold = () => details.forEach((part) => { part.open = false; });
   fold();
-  window.addEventListener("beforeprint", () => details.forEach((part) => { part.open = true; }));
-  window.addEventListener("afterprint", fold);
+  details.forEach((part) => part.addEventListener("toggle", reach));
+  window.addEventListener("beforeprint", () => {
+    details.forEach((part) => { part.open = true; });
+    boxes.forEach((box) => draw(box, box.closest(".grid") ? PAPER / 2 - 20 : PAPER));
+  });
+  window.addEventListener("afterprint", () => {
+    fold();
+    redraw();
+  });
 })();

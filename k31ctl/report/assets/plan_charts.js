@@ -20,6 +20,23 @@ globalThis.planCharts = (() => {
     return name.length > most ? `${name.slice(0, most - 1)}…` : name;
   };
 
+  // One, two and five of each power of ten inside a range, fewer where there are many powers.
+  const decades = (low, high) => {
+    const powers = d3.range(Math.floor(Math.log10(low)), Math.ceil(Math.log10(high)) + 1);
+    const span = Math.log10(high / low);
+    const leads = span > 3 ? [1] : span > 1.5 ? [1, 3] : [1, 2, 5];
+    return powers
+      .flatMap((power) => leads.map((lead) => lead * 10 ** power))
+      .filter((value) => value >= low && value <= high);
+  };
+  // Axes of logarithmic scales: these ticks, all of them labelled.
+  const logX = (values, label) =>
+    Plot.axisX(values, { text: (value) => few(value), label, tickSize: 4 });
+  const logY = (values, label, say = few) => [
+    Plot.gridY(values),
+    Plot.axisY(values, { text: (value) => say(value), label, tickSize: 0 }),
+  ];
+
   const plot = (width, options) =>
     Plot.plot({ width, ...options, style: { background: "transparent", fontSize: "12px", ...options.style } });
 
@@ -41,20 +58,20 @@ globalThis.planCharts = (() => {
     const left = margin(names, width);
     const stack = (more) =>
       Plot.stackX({ x: "gib", y: "bar", z: "part", order: PARTS.map((p) => p[0]), ...more });
-    const wide = (row) => (row.gib / most) * (width - left - 20) > 46;
+    const wide = (row) => (row.gib / most) * (width - left - 20) > 40;
     return [
       swatches(used.map(([part, label]) => [label, `var(--m-${part})`])),
       plot(width, {
         marginLeft: left, marginRight: 20, marginBottom: 38, height: 62 + 44 * bars.length,
         x: { label: "GiB", domain: [0, most * 1.01], grid: true, ticks: width < 500 ? 4 : 8 },
-        y: { label: null, domain: names, padding: 0.28, tickFormat: clipped(width) },
+        y: { label: null, domain: names, padding: 0.28, tickSize: 0, tickFormat: clipped(width) },
         marks: [
           Plot.barX(rows, stack({
             fill: (row) => `var(--m-${row.part})`, insetLeft: 0.5, insetRight: 0.5,
             title: (row) => `${row.bar}\n${row.label}: ${row.gib.toFixed(1)} GiB`, tip: true,
           })),
-          Plot.text(rows.filter(wide), stack({
-            text: (row) => row.gib.toFixed(1), fill: (row) => `var(--on-${row.part})`,
+          Plot.text(rows, stack({
+            text: (row) => (wide(row) ? row.gib.toFixed(1) : ""), fill: (row) => `var(--on-${row.part})`,
             fontWeight: 600, fontVariant: "tabular-nums",
           })),
           Plot.tickX(bars, {
@@ -86,10 +103,10 @@ globalThis.planCharts = (() => {
     return [
       swatches(legend),
       plot(width, {
-        marginLeft: 56, marginBottom: 40, marginTop: 26, padding: 0.05,
-        height: 76 + Math.min(46, 400 / batches.length + 14) * batches.length,
-        x: { label: "tokens of context", domain: contexts },
-        y: { label: "requests at once", domain: batches, tickFormat: d3.format(",") },
+        marginLeft: 56, marginBottom: 40, marginTop: 8, padding: 0.05,
+        height: 58 + Math.min(46, 400 / batches.length + 14) * batches.length,
+        x: { label: "tokens of context", tickSize: 0, domain: contexts },
+        y: { label: "requests at once", domain: batches, tickSize: 0, tickFormat: d3.format(",") },
         marks: [
           Plot.cell(cells, {
             x: "context", y: "batch", fill: (cell) => (cell.fits ? shade(cell) : "var(--no)"), rx: 4,
@@ -116,12 +133,14 @@ globalThis.planCharts = (() => {
     const every = Math.ceil(at.length / (width < 420 ? 5 : 8));
     return [
       plot(width, {
-        height: Math.max(220, Math.min(300, width * 0.62)), marginLeft: 54, marginRight: 18, marginBottom: 38,
-        x: { type: "log", label: "requests at once →", ticks: at.filter((_, n) => n % every === 0), tickFormat: d3.format(",") },
+        height: Math.max(220, Math.min(300, width * 0.62)), marginLeft: 54, marginRight: 18, marginTop: 30, marginBottom: 38,
+        x: { type: "log", label: "requests at once →" },
         y: steep
-          ? { type: "log", label: `↑ ${label}`, grid: true, ticks: 5, tickFormat: (v) => few(v, 2) }
-          : { label: `↑ ${label}`, grid: true, zero: true, nice: true, ticks: 5 },
+          ? { type: "log", label: `↑ ${label}` }
+          : { label: `↑ ${label}`, grid: true, zero: true, nice: true, ticks: 5, tickSize: 0 },
         marks: [
+          logX(at.filter((_, n) => n % every === 0), "requests at once →"),
+          steep ? logY(decades(d3.min(values), d3.max(values)), `↑ ${label}`) : null,
           Plot.areaY(ranged, { x: "concurrency", y1: low, y2: high, fill: colour, fillOpacity: 0.2, curve: "monotone-x" }),
           at.includes(data.concurrency)
             ? Plot.ruleX([data.concurrency], { stroke: "var(--muted)", strokeDasharray: "3,3" })
@@ -137,8 +156,16 @@ globalThis.planCharts = (() => {
     ];
   };
 
-  const breakdown = ({ breakdown: parts }, width) =>
-    [...new Set(parts.map((part) => part.phase))].flatMap((phase) => {
+  const BOUNDS = {
+    memory: ["memory bandwidth", "var(--c1)"], compute: ["arithmetic", "var(--c3)"],
+    network: ["links between GPUs", "var(--c4)"], launch: ["kernel launches", "var(--c2)"],
+    queue: ["the queue", "var(--c5)"],
+  };
+  const bounds = (row) => BOUNDS[row.bound_by] ?? [row.bound_by, "var(--c6)"];
+
+  const breakdown = ({ breakdown: parts }, width) => [
+    swatches([...new Map(parts.map(bounds)), ["peak of the hardware", "var(--limit)"]]),
+    ...[...new Set(parts.map((part) => part.phase))].flatMap((phase) => {
       const rows = parts.filter((part) => part.phase === phase);
       const slow = d3.sum(rows, (row) => row.seconds) > 1;
       const [factor, unit] = slow ? [1, "s"] : [1e3, "ms"];
@@ -149,10 +176,10 @@ globalThis.planCharts = (() => {
         marginLeft: margin(rows.map((row) => row.part), width), marginRight: 60, marginBottom: 38,
         height: 52 + 28 * rows.length,
         x: { label: unit, grid: true, ticks: width < 500 ? 4 : 8 },
-        y: { label: null, domain: rows.map((row) => row.part), padding: 0.3, tickFormat: clipped(width) },
+        y: { label: null, domain: rows.map((row) => row.part), padding: 0.3, tickSize: 0, tickFormat: clipped(width) },
         marks: [
-          Plot.barX(rows, { x: (row) => row.seconds * factor, y: "part", fill: "var(--c1)", rx2: 2 }),
-          Plot.tickX(rows.filter((row) => has(row.limit_s)), {
+          Plot.barX(rows, { x: (row) => row.seconds * factor, y: "part", fill: (row) => bounds(row)[1] }),
+          Plot.tickX(rows.filter((row) => row.limit_s > 0), {
             x: (row) => row.limit_s * factor, y: "part", stroke: "var(--limit)", strokeWidth: 3, insetTop: -2, insetBottom: -2,
           }),
           Plot.text(rows, {
@@ -161,7 +188,8 @@ globalThis.planCharts = (() => {
         ],
       });
       return [title, shown];
-    });
+    }),
+  ];
 
   const pareto = ({ candidates }, width) => {
     const found = candidates.filter((row) => has(row.tok_s_per_user) && has(row.total_tok_s_per_gpu));
@@ -177,9 +205,9 @@ globalThis.planCharts = (() => {
         style: { background: "transparent", fontSize: "12px" },
       }),
       plot(width, {
-        height: Math.max(280, Math.min(440, width * 0.5)), marginLeft: 60, marginRight: 24, marginBottom: 40,
+        height: Math.max(280, Math.min(440, width * 0.5)), marginLeft: 60, marginRight: 24, marginTop: 32, marginBottom: 40,
         x: { label: "tokens/s for one reader →", grid: true, zero: true, nice: true, ticks: width < 500 ? 5 : 10 },
-        y: { label: "↑ tokens/s per GPU, in and out", grid: true, zero: true, nice: true },
+        y: { label: "↑ tokens/s per GPU, in and out", tickSize: 0, grid: true, zero: true, nice: true },
         symbol: { domain: kinds, range: kinds.map((_, n) => SYMBOLS[n % SERIES]) },
         marks: [
           Plot.line(best, { ...at, stroke: "var(--muted)", strokeWidth: 1.5, strokeDasharray: "5,4", sort: "tok_s_per_user" }),
@@ -207,7 +235,7 @@ globalThis.planCharts = (() => {
       plot(width, {
         marginLeft: margin(rows.map((row) => row.part), width), marginRight: 64, marginBottom: 38, height: 56 + 30 * rows.length,
         x: { label: `${unit} since the start`, grid: true, ticks: width < 500 ? 4 : 8 },
-        y: { label: null, domain: rows.map((row) => row.part), padding: 0.3, tickFormat: clipped(width) },
+        y: { label: null, domain: rows.map((row) => row.part), padding: 0.3, tickSize: 0, tickFormat: clipped(width) },
         marks: [
           Plot.barX(rows, { x1: "from", x2: "to", y: "part", fill: "var(--c2)" }),
           Plot.text(rows, { x: "to", y: "part", text: (row) => few(row.takes), textAnchor: "start", dx: 6 }),
@@ -217,7 +245,7 @@ globalThis.planCharts = (() => {
   };
 
   return {
-    memory, heatmap, breakdown, pareto, start,
+    decades, logY, memory, heatmap, breakdown, pareto, start,
     ttft: curve("ttft_s", { label: "seconds" }),
     tpot: curve("tpot_s", { factor: 1e3, label: "milliseconds", colour: "var(--c2)" }),
     output: curve("output_tok_s", { label: "tokens/s", colour: "var(--c3)" }),

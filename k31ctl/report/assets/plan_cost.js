@@ -44,16 +44,22 @@ globalThis.planCost = (() => {
       high: scaled(cost, `${key}_high`, { price, busy }),
     }));
     const banded = rows.filter((row) => Number.isFinite(row.low) && Number.isFinite(row.high));
+    const lowest = (row) => (Number.isFinite(row.low) ? row.low : row.value);
+    const highest = (row) => (Number.isFinite(row.high) ? row.high : row.value);
     const now = { busy: at * 100, value: scaled(cost, key, { price, busy: at }) };
     const api = typeof cost.api_output === "number" ? [cost.api_output] : [];
     return [
       Plot.plot({
         width, height: Math.max(240, Math.min(320, width * 0.42)),
-        marginLeft: 54, marginRight: 20, marginBottom: 38,
+        marginLeft: 54, marginRight: 20, marginTop: 30, marginBottom: 38,
         style: { background: "transparent", fontSize: "12px" },
         x: { label: "busy share of the day, % →", ticks: width < 500 ? 5 : 10 },
-        y: { type: "log", label: "↑ US dollars per million output tokens", grid: true, ticks: 5, tickFormat: usd },
+        y: { type: "log" },
         marks: [
+          planCharts.logY(
+            planCharts.decades(d3.min(rows, lowest), d3.max(rows, highest)),
+            "↑ US dollars per million output tokens", (value) => `$${digits(value)}`,
+          ),
           Plot.areaY(banded, { x: "busy", y1: "low", y2: "high", fill: "var(--c5)", fillOpacity: 0.2 }),
           Plot.ruleY(api, { stroke: "var(--limit)", strokeDasharray: "6,4", strokeWidth: 1.5 }),
           Plot.text(api, { y: (value) => value, frameAnchor: "right", dy: -8, textAnchor: "end", text: (value) => `${cost.api_name}: ${usd(value)}` }),

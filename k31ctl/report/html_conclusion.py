@@ -6,7 +6,17 @@ from typing import Final
 from k31ctl.report.html_elements import Markup, el, join, section
 from k31ctl.report.html_read import Row, count, mapping, number, rows, text
 from k31ctl.report.html_speed import workload_words
-from k31ctl.report.html_words import between, bound, duration, figure, gib, large, plural, usd
+from k31ctl.report.html_words import (
+    TIMES,
+    between,
+    bound,
+    duration,
+    figure,
+    gib,
+    large,
+    plural,
+    usd,
+)
 from k31ctl.report.plan_text import tokens
 
 USUAL_CONTEXT: Final = 131_072
@@ -49,7 +59,7 @@ def deployment(document: Row) -> str:
     """The deployment in words: how many of which node."""
     result, inputs = mapping(document.get("result")), mapping(document.get("inputs"))
     nodes = count(mapping(result.get("layout")).get("nodes")) or 1
-    return f"{'one' if nodes == 1 else nodes} {text(inputs.get('hardware'), 'node')}"
+    return f"{'one' if nodes == 1 else f'{nodes} {TIMES}'} {text(inputs.get('hardware'), 'node')}"
 
 
 def notice(document: Row) -> Markup | None:

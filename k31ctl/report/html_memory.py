@@ -26,7 +26,7 @@ def memory_section(document: Row) -> Markup:
     """The budget of the tightest GPU, and the bars of every case asked for."""
     result = mapping(document.get("result"))
     capacity = gib(mapping(mapping(result.get("memory")).get("per_gpu")).get("capacity_bytes"))
-    said = f"The line at the right end marks the {capacity} GiB that the GPU has."
+    said = f"The upright line marks the {capacity} GiB that the GPU has."
     if rows(result.get("sweep")):
         said += (
             f" 8 {TIMES} 128k is 8 requests of 128 {TIMES} 1,024 tokens each: of the cases asked "
@@ -151,8 +151,8 @@ def _cases(result: Row) -> Markup | None:
     """The numbers behind the bars, where several cases were asked for."""
     found = _best(rows(result.get("sweep")))
     heads = (
-        Head(f"requests {TIMES} tokens", is_number=False), Head("KV cache, GiB"), Head("KDA state, GiB"),
-        Head("left, GiB"), Head("at most at once"),
+        Head(f"requests {TIMES} tokens", is_number=False), Head("KV cache, GiB"),
+        Head("KDA state, GiB"), Head("left, GiB"), Head("at most at once"),
     )  # fmt: skip
     body = [
         (

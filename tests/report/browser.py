@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,15 @@ FLAGS = (
     "--remote-debugging-pipe", "--no-first-run", "--disable-extensions",
     "--disable-background-networking", "--disable-component-update",
 )  # fmt: skip
+
+# A browser reads commands from descriptor 3 and answers on 4, wherever the pipes were before.
+LAUNCH = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
+os.dup2(ends[0], 3)
+os.dup2(ends[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def executable() -> str | None:
@@ -112,9 +122,9 @@ def browser(profile: Path) -> Iterator[Page]:
     assert name is not None, "no browser on PATH"
     to_read, to_write = os.pipe()
     from_read, from_write = os.pipe()
-    shell = f'exec "$0" "$@" 3<&{to_read} 4>&{from_write}'
+    ends = (str(to_read), str(from_write))
     process = subprocess.Popen(
-        ["sh", "-c", shell, name, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+        [sys.executable, "-c", LAUNCH, *ends, name, *FLAGS, f"--user-data-dir={profile}"],
         pass_fds=(to_read, from_write),
         stderr=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

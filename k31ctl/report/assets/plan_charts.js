@@ -75,8 +75,8 @@ globalThis.planCharts = (() => {
             fontWeight: 600, fontVariant: "tabular-nums",
           })),
           Plot.tickX(bars, {
-            x: (bar) => bar.capacity / GIB, y: "name", stroke: "currentColor", strokeWidth: 2.5,
-            insetTop: -5, insetBottom: -5,
+            x: (bar) => bar.capacity / GIB, y: "name", stroke: "var(--limit)", strokeWidth: 3,
+            insetTop: -6, insetBottom: -6,
           }),
         ],
       }),

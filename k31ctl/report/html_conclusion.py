@@ -24,6 +24,9 @@ _UNMEASURED: Final = re.compile(
     r"\bno (public |published )?(measurement|benchmark)|\b(never|not) (been )?measured",
     re.IGNORECASE,
 )
+_UNKNOWN: Final = re.compile(
+    r"\bno (public|published)\b|\bno [^;.]{1,60} is public\b", re.IGNORECASE
+)
 
 
 def conclusion_section(document: Row) -> Markup:
@@ -67,12 +70,15 @@ def notice(document: Row) -> Markup | None:
     warned = document.get("warnings")
     warnings = [str(line) for line in warned] if isinstance(warned, list) else []
     believed = [text(row.get("text")) for row in rows(document.get("assumptions"))]
-    unknown = [line for line in believed if _UNMEASURED.search(line)]
+    unknown = [line for line in believed if _UNMEASURED.search(line) or _UNKNOWN.search(line)]
     lines = [*unknown, *warnings]
     if not lines:
         return None
-    modelled = any(_UNMEASURED.search(line) for line in lines)
-    title = "Modelled, not measured" if modelled else "Before you rely on this"
+    title = "Before you rely on this"
+    if any(_UNMEASURED.search(line) for line in lines):
+        title = "Modelled, not measured"
+    elif unknown:
+        title = "Not confirmed by anything public"
     entries = el("ul", *(el("li", line) for line in lines))
     return el(
         "aside", el("h3", title, id="notice"), entries, class_="notice", aria_labelledby="notice"

@@ -2,7 +2,7 @@
 
 from k31ctl.report.html_elements import Head, Markup, chart, el, join, linked, missing, section
 from k31ctl.report.html_elements import table as table_of
-from k31ctl.report.html_read import Row, count, mapping, number, numbers, rows, text
+from k31ctl.report.html_read import Row, mapping, number, numbers, rows, text
 from k31ctl.report.html_words import NONE, between, label, large, share, spread, usd
 
 _COSTS = (
@@ -33,10 +33,9 @@ def cost_inputs(document: Row) -> dict[str, object] | None:
     return {
         "price": price,
         "utilisation": utilisation(cost),
-        "gpus": count(mapping(document.get("inputs")).get("gpus")),
         "api_output": number(mapping(cost.get("api")).get("output")),
         "api_name": text(mapping(cost.get("api")).get("name"), "API"),
-        **numbers(cost, "usd_per_m_output_tokens", "break_even_tokens_per_day"),
+        **numbers(cost, "usd_per_hour", "usd_per_m_output_tokens", "break_even_tokens_per_day"),
     }
 
 
@@ -98,7 +97,10 @@ def _sliders(cost: Row, document: Row) -> Markup | None:
         _outcome("out-even", "break-even, tokens a day",
                  large(cost.get("break_even_tokens_per_day"))),
     ]  # fmt: skip
-    said = "The band is the range of speed; the dashed line is the API's price."
+    said = (
+        "It falls as the busy share grows and rises with the price of a GPU-hour. The band is the "
+        "range; the dashed line is the API's price."
+    )
     return el(
         "div",
         el("h3", "If the price or the load is another"),

@@ -75,6 +75,7 @@ def candidates(result: Row) -> list[dict[str, object]]:
         {key: _plain(row.get(key)) for key in _SAME}
         | numbers(row, *_NUMBERS)
         | {"name": row_words(row), "meets_slo": row.get("meets_slo") is not False,
+           "slo": _slo(row.get("meets_slo")),
            "pareto": n in best}
         for n, row in enumerate(found)
     ]  # fmt: skip
@@ -98,6 +99,10 @@ def row_words(row: Row) -> str:
         text(row.get("kv_dtype")),
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _slo(meets: object) -> str:
+    return NONE if not isinstance(meets, bool) else "met" if meets else "missed"
 
 
 def _plain(value: object) -> object:
@@ -151,7 +156,7 @@ def _table(found: list[dict[str, object]]) -> Markup:
             usd(row.get("usd_per_hour")),
             usd(row.get("usd_per_m_output_tokens")),
             "yes" if row["pareto"] else "no",
-            "met" if row["meets_slo"] else "missed",
+            row["slo"],
         )
         for row in found
     ]

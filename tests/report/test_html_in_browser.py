@@ -70,6 +70,33 @@ def test_a_document_that_lacks_a_part_draws_the_others(tab: Page, tmp_path: Path
     assert tab.run(f"{DRAWN}.length") == tab.run(f"{CHARTS}.length") >= 6
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("curve", [{"concurrency": 8, "ttft_s": 1.0, "tpot_s": 0.02, "output_tok_s": 400.0}]),
+        ("curve", [{"concurrency": None, "ttft_s": 1.0}]),
+        ("curve", [{"concurrency": n, "ttft_s": 10.0**n, "fits": False} for n in range(1, 30)]),
+        ("heatmap", [{"context_tokens": 8192, "batch": 4, "fits": False, "max_requests": 0}]),
+        (
+            "heatmap",
+            [{"context_tokens": 1024 * n, "batch": 1, "fits": True, "max_requests": 2,
+              "tpot_s": 0.02} for n in range(1, 40)],
+        ),
+        ("candidates", [{"hardware": "8x-b300"}]),
+        ("candidates", [{"hardware": "8x-b300", "tok_s_per_user": 1, "total_tok_s_per_gpu": 2}]),
+        ("cold_start", {"total_s": 1.0, "parts": []}),
+    ],
+)  # fmt: skip
+def test_a_thin_or_crowded_part_draws_without_a_complaint(
+    tab: Page, tmp_path: Path, key: str, value: object
+) -> None:
+    document = documents.full()
+    document["result"][key] = value
+    tab.open(written(tmp_path, document), width=400)
+    assert tab.errors == []
+    assert tab.run("document.documentElement.scrollWidth") <= 400
+
+
 def test_hostile_texts_run_nothing(tab: Page, tmp_path: Path) -> None:
     document = documents.full()
     document |= {"result": spoilt(document["result"]), "inputs": spoilt(document["inputs"])}

@@ -99,7 +99,7 @@ globalThis.planCharts = (() => {
     ];
     const contexts = [...new Set(cells.map((cell) => cell.context))];
     const batches = [...new Set(cells.map((cell) => cell.batch))].sort((a, b) => b - a);
-    const said = (cell) => (!cell.fits ? "no" : few(value(cell), width < 500 ? 2 : 3));
+    const said = (cell) => (width / contexts.length < 34 ? "" : !cell.fits ? "no" : few(value(cell), width < 500 ? 2 : 3));
     return [
       swatches(legend),
       plot(width, {
@@ -123,7 +123,8 @@ globalThis.planCharts = (() => {
   };
 
   const curve = (key, { factor = 1, label, colour = "var(--c1)" }) => (data, width) => {
-    const points = data.curve.filter((point) => has(point[key]));
+    const points = data.curve.filter((point) => has(point[key]) && point.concurrency > 0);
+    if (points.length === 0) return [];
     const low = (point) => point[`${key}_low`] * factor;
     const high = (point) => point[`${key}_high`] * factor;
     const ranged = points.filter((point) => has(point[`${key}_low`]) && has(point[`${key}_high`]));
@@ -214,9 +215,11 @@ globalThis.planCharts = (() => {
           Plot.dot(found, {
             ...at, symbol: (row) => String(row.hardware), r: 6, stroke: colour, strokeWidth: 2,
             fill: (row) => (row.meets_slo ? colour(row) : "var(--panel)"), tip: true,
-            title: (row) => `${row.name}\n${row.concurrency} at once\n${few(row.tok_s_per_user)} tokens/s for one reader\n${few(row.total_tok_s_per_gpu)} tokens/s per GPU${has(row.usd_per_m_output_tokens) ? `\n$${few(row.usd_per_m_output_tokens)} per million output tokens` : ""}${row.meets_slo ? "" : "\nmisses the service levels"}`,
+            title: (row) => `${row.name}\n${has(row.concurrency) ? `${row.concurrency} at once\n` : ""}${few(row.tok_s_per_user)} tokens/s for one reader\n${few(row.total_tok_s_per_gpu)} tokens/s per GPU${has(row.usd_per_m_output_tokens) ? `\n$${few(row.usd_per_m_output_tokens)} per million output tokens` : ""}${row.meets_slo ? "" : "\nmisses the service levels"}`,
           }),
-          Plot.text(best, { ...at, text: (row) => `${row.concurrency} at once`, dy: -14, textAnchor: "start", dx: 4, fontSize: 11 }),
+          Plot.text(best.filter((row, n) => has(row.concurrency) && n % Math.ceil(best.length / 8) === 0), {
+            ...at, text: (row) => `${few(row.concurrency)} at once`, dy: -14, textAnchor: "start", dx: 4, fontSize: 11,
+          }),
         ],
       }),
     ];

@@ -27,7 +27,11 @@ globalThis.planCost = (() => {
     say("price-shown", usd(now.price));
     say("utilisation-shown", `${Math.round(now.busy * 100)} %`);
     say("out-cost", usd(scaled(cost, "usd_per_m_output_tokens", now)));
-    say("out-hour", usd(now.price * cost.gpus));
+    document.getElementById("price").setAttribute("aria-valuetext", `${usd(now.price)} per GPU-hour`);
+    document.getElementById("utilisation").setAttribute("aria-valuetext", `${Math.round(now.busy * 100)} percent`);
+    if (typeof cost.usd_per_hour === "number") {
+      say("out-hour", usd((cost.usd_per_hour * now.price) / cost.price));
+    }
     if (typeof cost.break_even_tokens_per_day === "number") {
       say("out-even", large((cost.break_even_tokens_per_day * now.price) / cost.price));
     }

@@ -10,7 +10,7 @@ def sources_section(document: Row) -> Markup:
     if not found:
         said = "The document states no assumption."
         return section("assumptions", "Assumptions and sources", missing(said))
-    heads = tuple(Head(name, is_number=False) for name in ("", "assumption", "basis", "source"))
+    heads = tuple(Head(name, is_number=False) for name in ("mark", "assumption", "basis", "source"))
     body = [
         (
             f"a{n}",

@@ -110,6 +110,7 @@ def test_every_picture_has_a_role_and_a_name(tab: Page, tmp_path: Path) -> None:
     pictures = "[...document.querySelectorAll('.chart > svg')]"
     named = f"{pictures}.every(p => p.getAttribute('role') === 'img' && p.ariaLabel.length > 20)"
     assert tab.run(named) is True
+    assert tab.run("document.querySelectorAll('.chart > svg g[aria-label]').length") == 0
     assert tab.run(f"{pictures}.some(p => p.ariaLabel.endsWith('decode: 18.7 ms'))") is True
 
 

@@ -17,6 +17,8 @@
       const part = pictures[n].previousElementSibling?.matches(".sub") ? `: ${picture.previousElementSibling.textContent}` : "";
       picture.setAttribute("role", "img");
       picture.setAttribute("aria-label", box.dataset.label + part);
+      // The whole picture has one name; groups without a role may not have one of their own.
+      picture.querySelectorAll("g[aria-label]").forEach((group) => group.removeAttribute("aria-label"));
     });
   };
 

@@ -120,7 +120,7 @@ def _groups(num_full: int, num_linear: int) -> tuple[int, int]:
 
 
 def _layers_of_group(layers: Sequence[int], groups: int, first: int, end: int) -> int:
-    """Most of the sorted layers that a group has on a stage; group i takes every groups-th from i."""
+    """Most of sorted layers that a group has on a stage; group i takes every groups-th from i."""
     each = (layers[i::groups] for i in range(groups))
     return max((bisect_left(some, end) - bisect_left(some, first) for some in each), default=0)
 
@@ -135,8 +135,7 @@ def _block_pool(
     slots: int,
     draft: Draft | None,
 ) -> BlockPool:
-    full = list(model.full_layers(0, model.num_layers))
-    linear = list(model.linear_layers(0, model.num_layers))
+    full, linear = list(tallies(model).full), tallies(model).linear
     if draft is not None and draft.latent_layers:
         full += [model.num_layers - 1] * draft.latent_layers
     block_tokens = PURE_LATENT_BLOCK_TOKENS

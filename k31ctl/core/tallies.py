@@ -13,6 +13,7 @@ from k31ctl.core.tensors import Group, Place, Shard, TensorTemplate
 T = TypeVar("T")
 
 MOST_MODELS: Final = 8
+DIVIDED: Final = tuple(shard for shard in Shard if shard is not Shard.EXPERT)
 
 
 def once_per_model(compute: Callable[[Model], T]) -> Callable[[Model], T]:
@@ -67,18 +68,71 @@ class Family:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tallies:
-    """Running counts of layers by kind, and the tensors without prediction layers, by family.
+class StageSums:
+    """What a rank of one stage holds beside routed experts, and what of it every token uses."""
 
-    ``loaded_bytes`` is all that the stages of a deployment hold together at the least.
+    by_shard: dict[Shard, int]
+    dense_bytes: float
+    dense_params: float
+    head_bytes: float
+    head_params: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tallies:
+    """Layers by kind, running counts of them, and the tensors without prediction layers by family.
+
+    ``loaded_bytes`` is what the ranks of a deployment hold together at the least. ``known`` and
+    ``known_experts`` remember sums by all that they depend on.
     """
 
+    full: tuple[int, ...]
+    linear: tuple[int, ...]
     full_before: tuple[int, ...]
     linear_before: tuple[int, ...]
     moe_before: tuple[int, ...]
     divided: tuple[Family, ...]
     experts: tuple[Family, ...]
     loaded_bytes: int
+    known: dict[tuple[int, ...], StageSums]
+    known_experts: dict[tuple[int, ...], tuple[tuple[Family, int, int], ...]]
+
+    def stage_sums(
+        self, first: int, end: int, *, stage: int, num_stages: int, ways: tuple[int, ...]
+    ) -> StageSums:
+        """Sums of a stage whose tensors are divided into ``ways``, in the order of ``DIVIDED``."""
+        key = (first, end, stage == 0, stage == num_stages - 1, *ways)
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self._sums(first, end, stage, num_stages, ways)
+        return found
+
+    def _sums(
+        self, first: int, end: int, stage: int, num_stages: int, ways: tuple[int, ...]
+    ) -> StageSums:
+        over = dict(zip(DIVIDED, ways, strict=True))
+        by_shard = dict.fromkeys(Shard, 0)
+        sums = [0.0, 0.0, 0.0, 0.0]
+        for family in self.divided:
+            count = family.on_stage(first, end, stage=stage, num_stages=num_stages)
+            if not count:
+                continue
+            parts = over[family.shard]
+            by_shard[family.shard] += sum(
+                times * -(-count * size // parts) for size, times in family.sizes
+            )
+            share = count / parts
+            sums[0] += share * family.dense_bytes
+            sums[1] += share * family.dense_params
+            sums[2] += share * family.head_bytes
+            sums[3] += share * family.head_params
+        return StageSums(
+            by_shard=by_shard,
+            dense_bytes=sums[0],
+            dense_params=sums[1],
+            head_bytes=sums[2],
+            head_params=sums[3],
+        )
 
 
 @once_per_model
@@ -88,12 +142,16 @@ def tallies(model: Model) -> Tallies:
     full = sorted(set(range(model.num_layers)) - set(linear))
     families = _families(model)
     return Tallies(
+        full=tuple(full),
+        linear=tuple(linear),
         full_before=_before(full, model.num_layers),
         linear_before=_before(linear, model.num_layers),
         moe_before=_before(model.moe_layers, model.num_layers),
         divided=tuple(f for f in families if f.shard is not Shard.EXPERT),
         experts=tuple(f for f in families if f.shard is Shard.EXPERT),
         loaded_bytes=sum(t.total_bytes for f in families for t in f.templates),
+        known={},
+        known_experts={},
     )
 
 

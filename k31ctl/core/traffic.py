@@ -12,7 +12,7 @@ from k31ctl.core.layout import Layout
 from k31ctl.core.model import Model
 from k31ctl.core.tallies import Family, once_per_model, tallies
 from k31ctl.core.tensors import Group
-from k31ctl.core.weights import expert_layers, expert_width_on_rank, shard_ways
+from k31ctl.core.weights import all_ways, expert_layers, expert_width_on_rank
 
 BF16_BYTES = 2
 FLOPS_PER_WEIGHT = 2
@@ -102,10 +102,11 @@ def traffic(
     d = linear.head_dim if linear else 0
     linear_heads = linear.num_heads / layout.attention_tp if linear else 0.0
     routed = expert_layers(model, engine=engine, layout=layout, gpu=gpu)
+    ways = all_ways(engine, layout)
     flops = _expert_flops(model, engine, layout, gpu)
     return Traffic(
         stages=tuple(
-            _stage(model, engine, layout, routed, flops, stage, first, end)
+            _stage(model, layout, routed, ways, flops, stage, first, end)
             for stage, (first, end) in enumerate(bounds)
         ),
         hidden_bytes=model.hidden_size * BF16_BYTES,
@@ -137,24 +138,16 @@ def _vision_params(model: Model) -> float:
 
 def _stage(
     model: Model,
-    engine: Engine,
     layout: Layout,
     experts: tuple[tuple[Family, int, int], ...],
+    ways: tuple[int, ...],
     expert_flops: float,
     stage: int,
     first: int,
     end: int,
 ) -> StageTraffic:
-    dense_bytes = dense_params = head_bytes = head_params = 0.0
     counted = tallies(model)
-    for family in counted.divided:
-        count = family.on_stage(first, end, stage=stage, num_stages=layout.pp)
-        if count:
-            share = count / shard_ways(family.shard, engine, layout)
-            dense_bytes += share * family.dense_bytes
-            dense_params += share * family.dense_params
-            head_bytes += share * family.head_bytes
-            head_params += share * family.head_params
+    sums = counted.stage_sums(first, end, stage=stage, num_stages=layout.pp, ways=ways)
     expert_bytes = sum(
         padded
         for family, _, padded in experts
@@ -167,10 +160,10 @@ def _stage(
         full_layers=counted.full_before[end] - counted.full_before[first],
         linear_layers=counted.linear_before[end] - counted.linear_before[first],
         moe_layers=moe,
-        dense_bytes=dense_bytes,
-        dense_params=dense_params,
-        head_bytes=head_bytes,
-        head_params=head_params,
+        dense_bytes=sums.dense_bytes,
+        dense_params=sums.dense_params,
+        head_bytes=sums.head_bytes,
+        head_params=sums.head_params,
         expert_bytes=expert_bytes / local,
         expert_flops=moe * expert_flops,
     )

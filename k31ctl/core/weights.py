@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from k31ctl.core.engine import DataParallel, Engine, for_gpu
 from k31ctl.core.layout import Layout, stage_bounds
 from k31ctl.core.model import Model, WeightFormat
-from k31ctl.core.tallies import Family, tallies
+from k31ctl.core.tallies import DIVIDED, Family, tallies
 from k31ctl.core.tensors import Shard, TensorTemplate
 
 
@@ -50,41 +50,52 @@ def stage_weights(
     """Weight bytes of one rank in each pipeline stage, first stage first."""
     bounds = stage_bounds(model.num_layers, layout)
     experts = expert_layers(model, engine=engine, layout=layout, gpu=gpu)
+    ways = all_ways(engine, layout)
     return tuple(
-        _one_stage(model, engine, layout, experts, stage, first, end)
+        _one_stage(model, layout, experts, ways, stage, first, end)
         for stage, (first, end) in enumerate(bounds)
     )
+
+
+def all_ways(engine: Engine, layout: Layout) -> tuple[int, ...]:
+    """Over how many ranks each kind of tensor but experts is divided, as ``DIVIDED`` lists them."""
+    return tuple(shard_ways(shard, engine, layout) for shard in DIVIDED)
 
 
 def expert_layers(
     model: Model, *, engine: Engine, layout: Layout, gpu: str
 ) -> tuple[tuple[Family, int, int], ...]:
     """Families of routed experts with the bytes of one layer on the fullest rank: plain, padded."""
-    found = []
-    for family in tallies(model).experts:
-        pairs = [layer_expert_bytes(model, t, engine, layout, gpu) for t in family.templates]
-        found.append((family, sum(p for p, _ in pairs), sum(p for _, p in pairs)))
-    return tuple(found)
+    counted = tallies(model)
+    if not counted.experts:
+        return ()
+    width = expert_width_on_rank(model, engine=engine, layout=layout, gpu=gpu)
+    key = (layout.ep, layout.expert_tp, width, engine.memory.expert_hidden_multiple)
+    found = counted.known_experts.get(key)
+    if found is None:
+        pairs = [
+            (family, [layer_expert_bytes(model, t, engine, layout, gpu) for t in family.templates])
+            for family in counted.experts
+        ]
+        found = counted.known_experts[key] = tuple(
+            (family, sum(plain for plain, _ in each), sum(padded for _, padded in each))
+            for family, each in pairs
+        )
+    return found
 
 
 def _one_stage(
     model: Model,
-    engine: Engine,
     layout: Layout,
     experts: tuple[tuple[Family, int, int], ...],
+    ways: tuple[int, ...],
     stage: int,
     first: int,
     end: int,
 ) -> StageWeights:
-    by_shard = dict.fromkeys(Shard, 0)
+    sums = tallies(model).stage_sums(first, end, stage=stage, num_stages=layout.pp, ways=ways)
+    by_shard = dict(sums.by_shard)
     padding = 0
-    for family in tallies(model).divided:
-        count = family.on_stage(first, end, stage=stage, num_stages=layout.pp)
-        if count:
-            ways = shard_ways(family.shard, engine, layout)
-            by_shard[family.shard] += sum(
-                times * -(-count * size // ways) for size, times in family.sizes
-            )
     for family, plain, padded in experts:
         count = family.on_stage(first, end, stage=stage, num_stages=layout.pp)
         by_shard[family.shard] += count * padded

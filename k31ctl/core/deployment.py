@@ -155,7 +155,7 @@ def _stages(
         )
     lines = [
         reserved_lines(parts.model, parts.engine, parts.node, reserved, first=first)
-        for first in (False, True)
+        for first in (True, False)[: layout.pp]
     ]
     return tuple(
         stage_memory(
@@ -164,7 +164,7 @@ def _stages(
             node=parts.node,
             layout=layout,
             reserved=reserved,
-            reserved_lines=lines[stage.stage == 0],
+            reserved_lines=lines[min(stage.stage, 1)],
             weight_bases=counted.bases,
             resident_expert_bytes=(
                 None

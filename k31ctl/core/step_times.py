@@ -85,10 +85,19 @@ class StepTimes:
         pairs = scored if topk is None or context_tokens < topk else sequences * topk
         found = []
         for D, d, E, e, A, a, S, I, i, t, r, fixed, W, w in self._decode:  # noqa: E741
+            # Comparisons in place: calls of max() take half of the time here.
+            dense_s, experts_s, each_s, draft_s = (
+                d * tokens,
+                e * everywhere,
+                a * positions,
+                w * tokens,
+            )
             seconds = fixed + t * tokens + r * ramp + S * sequences
-            seconds += max(D, d * tokens) + max(E * distinct, e * everywhere)
-            seconds += pairs * max(A, a * positions) + scored * max(I, i * positions)
-            found.append(seconds + max(W, w * tokens))
+            seconds += D if dense_s < D else dense_s
+            seconds += E * distinct if E * distinct > experts_s else experts_s
+            seconds += pairs * (A if each_s < A else each_s)
+            seconds += scored * (I if i * positions < I else i * positions)
+            found.append(seconds + (W if draft_s < W else draft_s))
         return [found[kind] for kind in self._kinds]
 
     def prefill_s(self, *, tokens: float, past_tokens: float, sequences: float) -> list[float]:
@@ -102,8 +111,9 @@ class StepTimes:
         found = []
         for D, d, E, e, a, i, s, t, r, fixed in self._prefill:
             seconds = fixed + t * tokens + r * ramp + a * pairs + i * scored
-            seconds += max(D, d * tokens + s * sequences) + max(E * distinct, e * everywhere)
-            found.append(seconds)
+            dense_s, experts_s = d * tokens + s * sequences, e * everywhere
+            seconds += D if dense_s < D else dense_s
+            found.append(seconds + (E * distinct if E * distinct > experts_s else experts_s))
         return [found[kind] for kind in self._kinds]
 
 

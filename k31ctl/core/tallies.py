@@ -13,7 +13,7 @@ from k31ctl.core.tensors import Group, Place, Shard, TensorTemplate
 T = TypeVar("T")
 
 MOST_MODELS: Final = 8
-DIVIDED: Final = tuple(shard for shard in Shard if shard is not Shard.EXPERT)
+DIVIDED: Final[tuple[Shard, ...]] = tuple(shard for shard in Shard if shard is not Shard.EXPERT)
 
 
 def once_per_model(compute: Callable[[Model], T]) -> Callable[[Model], T]:

@@ -17,7 +17,6 @@ from k31ctl.errors import RefusedError, UsageError
 
 S_PER_HOUR = 3600
 TOKENS_PER_M = 1_000_000
-TOO_FEW_REQUESTS = "search-idle-groups"
 NO_SLO = Slo(limits=())
 
 
@@ -69,8 +68,8 @@ class SearchResult:
     """A whole search.
 
     ``refused`` counts deployments by the rule that refused them, ``too_large`` those whose weights
-    do not load, ``full`` loads that a deployment does not hold, and ``num_evaluated`` the loads
-    that were computed.
+    do not load. ``idle`` counts loads with fewer requests than attention groups, which would stand
+    idle, ``full`` loads that a cache does not hold, and ``num_evaluated`` those that were computed.
     """
 
     space: SearchSpace
@@ -80,6 +79,7 @@ class SearchResult:
     num_evaluated: int
     refused: dict[str, int]
     too_large: int
+    idle: int
     full: int
 
 
@@ -90,17 +90,17 @@ def search(space: SearchSpace, *, slo: Slo = NO_SLO) -> SearchResult:
     nothing fits. That no candidate keeps the service levels is said by ``kept``.
     """
     _check(space)
-    dropped = Dropped(by_rule=Counter(), too_large=0)
+    dropped = Dropped(by_rule=Counter())
     ladders = [_ladder(space, workload) for workload in space.workloads]
     found: list[list[Candidate]] = [[] for _ in ladders]
-    num_options = full = 0
+    num_options = 0
     for option in options(space, dropped):
         num_options += 1
         times = StepTimes(option.step)
         for ladder, candidates in zip(ladders, found, strict=True):
-            full += _evaluate(option, times, ladder, slo, candidates, dropped)
+            _evaluate(option, times, ladder, slo, candidates, dropped)
     if not any(found):
-        raise _nothing(space, dropped, full)
+        raise _nothing(space, dropped)
     return SearchResult(
         space=space,
         slo=slo,
@@ -112,7 +112,8 @@ def search(space: SearchSpace, *, slo: Slo = NO_SLO) -> SearchResult:
         num_evaluated=sum(map(len, found)),
         refused=dict(sorted(dropped.by_rule.items())),
         too_large=dropped.too_large,
-        full=full,
+        idle=dropped.idle,
+        full=dropped.full,
     )
 
 
@@ -148,8 +149,8 @@ def _evaluate(
     slo: Slo,
     candidates: list[Candidate],
     dropped: Dropped,
-) -> int:
-    """Add a candidate for each load that the cache holds; return how many it does not hold."""
+) -> None:
+    """Add a candidate for each load that occupies every attention group and that the cache holds."""
     groups = option.layout.dp
     output = ladder[0].output_tokens
     length = ladder[0].prompt_tokens + output
@@ -157,13 +158,13 @@ def _evaluate(
     for place, workload in enumerate(ladder):
         assert workload.concurrency is not None
         if workload.concurrency < groups:
-            dropped.by_rule[TOO_FEW_REQUESTS] += 1
+            dropped.idle += 1
             continue
         if -(-workload.concurrency // groups) > most:
-            return len(ladder) - place
+            dropped.full += len(ladder) - place
+            break
         service = service_of(option.case, times, workload, most_running=most)
         candidates.append(_candidate(option, workload, service, slo, length))
-    return 0
 
 
 def _candidate(
@@ -200,11 +201,12 @@ def _load_result(workload: Workload, candidates: list[Candidate]) -> LoadResult:
     )
 
 
-def _nothing(space: SearchSpace, dropped: Dropped, full: int) -> RefusedError:
+def _nothing(space: SearchSpace, dropped: Dropped) -> RefusedError:
     most, count = max(
         [("they refuse all layouts", sum(dropped.by_rule.values())),
          ("the weights do not load", dropped.too_large),
-         ("the cache does not hold the requests", full)],
+         ("the cache does not hold the requests", dropped.full),
+         ("attention groups would stand idle", dropped.idle)],
         key=lambda pair: pair[1],
     )  # fmt: skip
     systems = ", ".join(

@@ -113,10 +113,16 @@ class Option:
 
 @dataclass(slots=True)
 class Dropped:
-    """Counts of what a search left out: by the rule that refused, and what does not load."""
+    """Counts of what a search left out.
+
+    Deployments by the rule that refused them, and those whose weights do not load; loads with fewer
+    requests than attention groups, and loads that a cache does not hold.
+    """
 
     by_rule: Counter[str]
-    too_large: int
+    too_large: int = 0
+    idle: int = 0
+    full: int = 0
 
 
 def options(space: SearchSpace, dropped: Dropped) -> Iterator[Option]:

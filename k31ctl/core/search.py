@@ -150,7 +150,7 @@ def _evaluate(
     candidates: list[Candidate],
     dropped: Dropped,
 ) -> None:
-    """Add a candidate for each load that occupies every attention group and that the cache holds."""
+    """Add a candidate for each load that the cache holds and that occupies all attention groups."""
     groups = option.layout.dp
     output = ladder[0].output_tokens
     length = ladder[0].prompt_tokens + output

@@ -9,7 +9,7 @@ from k31ctl.core.search import Candidate
 from k31ctl.core.step import Part
 
 ALONE: Final = "no other layout or hardware keeps to what was asked"
-SAME_PERCENT: Final = 0.5
+SAME_PERCENT: Final = 0.05
 WHOLE_PERCENT: Final = 2
 CROWDED: Final = 1.2
 
@@ -40,7 +40,7 @@ def because(
     name = _name(chosen, other)
     lead = _lead(goal, chosen, other)
     if lead is None:
-        return f"as good as {name}, on {_fewer(chosen, other)}"
+        return f"as good as {name}; {_fewer(chosen, other)}"
     return f"{lead} than {name}, {_cause(goal, chosen, other, candidates)}"
 
 
@@ -52,12 +52,12 @@ def _name(chosen: Candidate, other: Candidate) -> str:
 
 def _fewer(chosen: Candidate, other: Candidate) -> str:
     if chosen.option.num_gpus < other.option.num_gpus:
-        return f"{chosen.option.num_gpus} GPUs instead of {other.option.num_gpus}"
-    return f"as many as {chosen.option.num_gpus} GPUs"
+        return f"it takes {chosen.option.num_gpus} GPUs instead of {other.option.num_gpus}"
+    return "of equals the first in the search is taken"
 
 
 def _lead(goal: Goal, chosen: Candidate, other: Candidate) -> str | None:
-    """By how much the chosen is ahead; None where the values are the same to half a percent."""
+    """By how much the chosen is ahead; None where the values are the same to a twentieth of a percent."""
     match goal:
         case Goal.THROUGHPUT:
             return _more(

@@ -11,6 +11,7 @@ from k31ctl.catalog.decode import decode
 from k31ctl.catalog.engines import load_draft, resolve_engine
 from k31ctl.catalog.hardware import load_nodes
 from k31ctl.catalog.models import load_model
+from k31ctl.catalog.speed import load_speed
 from k31ctl.catalog.store import Kind, Store, read_text
 from k31ctl.catalog.yaml_text import parse_yaml
 from k31ctl.core.costing import NO_WISHES
@@ -314,3 +315,8 @@ def _request(row: _Row, sizes: Mapping[str, int], num_nodes: int) -> PlanRequest
 def other_tables(store: Store, name: str) -> list[str]:
     """The packaged tables beside this one."""
     return [each for each in store.ids(Kind.MEASUREMENTS) if each != name]
+
+
+def check_table(store: Store, profile_id: str) -> None:
+    """Read a packaged table whole; raises ProfileError for the first bad row."""
+    load_trials(store, profile_id, load_speed(store))

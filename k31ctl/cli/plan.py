@@ -1,5 +1,8 @@
 """``k31ctl plan``: what fits, where the memory goes, how many requests run at once."""
 
+import shlex
+import sys
+
 from k31ctl.catalog.engines import load_draft, resolve_engine
 from k31ctl.catalog.models import load_model
 from k31ctl.catalog.prices import load_price_book
@@ -70,6 +73,7 @@ def plan(
     as_json: opt.JsonOpt = False,
     csv: opt.CsvOpt = None,
     markdown: opt.MarkdownOpt = None,
+    html: opt.HtmlOpt = None,
     gate: opt.GateOpt = None,
     profiles: opt.ProfilesOpt = None,
 ) -> None:
@@ -153,4 +157,6 @@ def plan(
         money=cost != NO_WISHES,
         csv=csv,
         markdown=markdown,
+        html=html,
+        command=shlex.join(("k31ctl", *sys.argv[1:])),
     )

@@ -155,7 +155,7 @@ def _assumptions(
         found.append(
             Assumption(
                 id="speed-sparse",
-                text=f"no measurement of {parts.model.name} on data-centre GPUs is public: its "
+                text=f"no public measurement of {parts.model.name} on data-centre GPUs exists: its "
                 "speed is that of Kimi K3 with the indexer's traffic and arithmetic added and "
                 "attention cut to the selected tokens",
                 basis=Basis.ASSUMED,

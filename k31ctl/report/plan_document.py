@@ -11,10 +11,16 @@ from k31ctl.core.gates import GateResult
 from k31ctl.core.layout import Layout
 from k31ctl.core.memory import StageMemory
 from k31ctl.core.offload import Offload
+from k31ctl.core.performance import Performance
 from k31ctl.core.plan import Cell, Plan
 from k31ctl.report.cost_document import cost_document
 from k31ctl.report.envelope import envelope
-from k31ctl.report.speed_document import cell_document, curve_document, performance_document
+from k31ctl.report.speed_document import (
+    CELL_KEYS,
+    cell_document,
+    curve_document,
+    performance_document,
+)
 
 LINE_KEYS = (
     "weights_bytes",
@@ -38,6 +44,7 @@ ROW_KEYS = (
     "kv_cache_bytes",
     "state_bytes",
     "free_bytes",
+    *CELL_KEYS,
 )
 
 
@@ -77,14 +84,13 @@ def result(plan: Plan) -> dict[str, Any]:
     }
     if len(plan.cells) > 1:
         found["sweep"] = [
-            row(plan, cell) | cell_document(speed)
-            for cell, speed in zip(plan.cells, plan.speed.cells, strict=True)
+            row(plan, cell, speed) for cell, speed in zip(plan.cells, plan.speed.cells, strict=True)
         ]
     return found
 
 
-def row(plan: Plan, cell: Cell) -> dict[str, Any]:
-    """One row of the table, all in bytes, for the tightest GPU of that cell."""
+def row(plan: Plan, cell: Cell, speed: Performance | None) -> dict[str, Any]:
+    """One row of the table: bytes of the tightest GPU of that cell, and how fast it is."""
     stage = plan.stages[cell.stage]
     values = {
         "context_tokens": cell.context_tokens,
@@ -96,6 +102,7 @@ def row(plan: Plan, cell: Cell) -> dict[str, Any]:
         "kv_cache_bytes": cell.kv_cache_bytes,
         "state_bytes": cell.state_bytes,
         "free_bytes": cell.free_bytes,
+        **cell_document(speed),
     }
     return {key: values[key] for key in ROW_KEYS}
 

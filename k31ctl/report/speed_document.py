@@ -24,6 +24,10 @@ CURVE_ESTIMATES = (
     "total_tok_s_per_gpu",
     "tok_s_per_user",
 )
+CELL_KEYS = (
+    *(f"{name}{end}" for name in CURVE_ESTIMATES for end in ("", "_low", "_high")),
+    "bound_by",
+)
 
 
 def performance_document(found: Performance | None) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from k31ctl.core.step import Part
 WIDTH = 80
 TOKENS_PER_K = 1024
 MS = 1e3
-LABEL_WIDTH = 34
+LABEL_WIDTH = 35
 BAR_WIDTH = 24
 PARTS = {
     "dense": "dense weights",
@@ -36,7 +36,7 @@ def speed_lines(plan: SpeedPlan, *, breakdown: bool, mark: str) -> list[str]:
     if found is None:
         return [f"  speed: none, since {plan.why_not}"]
     lines = [
-        f"  {_load_text(found):<{LABEL_WIDTH + 8}}{'low':>9}{'expected':>10}{'high':>9}  bound by"
+        f"  {_load_text(found):<{LABEL_WIDTH + 2}}{'low':>9}{'expected':>10}{'high':>9}  bound by"
     ]
     lines += [
         _row("TTFT, s", found.ttft_s, 1.0, f"{found.bound_by} {mark}"),
@@ -90,7 +90,7 @@ def _tokens(count: int) -> str:
 
 def _row(label: str, estimate: Estimate, factor: float, bound: str = "") -> str:
     low, value, high = (number(v * factor) for v in (estimate.low, estimate.value, estimate.high))
-    return f"    {label:<{LABEL_WIDTH + 6}}{low:>9}{value:>10}{high:>9}  {bound}".rstrip()
+    return f"    {label:<{LABEL_WIDTH}}{low:>9}{value:>10}{high:>9}  {bound}".rstrip()
 
 
 def _curve(points: Sequence[Performance]) -> list[str]:

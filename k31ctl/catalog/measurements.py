@@ -309,6 +309,7 @@ def _request(row: _Row, sizes: Mapping[str, int], num_nodes: int) -> PlanRequest
             accepted_tokens=row.accepted,
         ),
         cost=NO_WISHES,
+        simulation=None,
     )
 
 

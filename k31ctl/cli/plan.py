@@ -60,6 +60,11 @@ def plan(
     cached_fraction: load.CachedFractionOpt = 0.0,
     concurrency: load.ConcurrencyOpt = None,
     accepted_tokens: load.AcceptedTokensOpt = None,
+    rate: load.RateOpt = None,
+    trace: load.TraceOpt = None,
+    slo: load.SloOpt = None,
+    simulate: load.SimulateOpt = False,
+    seed: load.SeedOpt = 0,
     calibration: load.CalibrationOpt = None,
     breakdown: load.BreakdownOpt = False,
     price: money.PriceOpt = None,
@@ -94,7 +99,9 @@ def plan(
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
         cached_fraction=cached_fraction,
-        concurrency=concurrency or (batch[0] if batch else None),
+        concurrency=concurrency,
+        rate=rate,
+        batch=batch,
         accepted_tokens=accepted_tokens,
     )
     cost = money.cost_request(
@@ -148,6 +155,9 @@ def plan(
         resident_experts=resident_experts,
         workload=asked,
         cost=cost,
+        simulation=load.simulation_request(
+            asked, trace=trace, slo=slo, simulate=simulate, seed=seed
+        ),
     )
     show_plan(
         core.plan(parts, request),

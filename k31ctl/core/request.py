@@ -1,6 +1,7 @@
 """What a plan is asked for, in base units, and what it is made of."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from k31ctl.core.costing import CostRequest
 from k31ctl.core.draft import Draft
@@ -14,6 +15,9 @@ from k31ctl.core.price_choice import PriceBook
 from k31ctl.core.speed_parameters import SpeedParameters
 from k31ctl.core.workload import AskedWorkload
 from k31ctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from k31ctl.core.simulation_request import SimulationRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,7 @@ class PlanRequest:
     resident_experts: int | None
     workload: AskedWorkload
     cost: CostRequest
+    simulation: "SimulationRequest | None"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

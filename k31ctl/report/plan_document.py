@@ -20,6 +20,7 @@ from k31ctl.report.speed_document import (
     cell_document,
     curve_document,
     performance_document,
+    simulation_document,
 )
 
 LINE_KEYS = (
@@ -79,6 +80,7 @@ def result(plan: Plan) -> dict[str, Any]:
         "performance": performance_document(plan.speed.performance),
         "performance_why_not": plan.speed.why_not,
         "curve": curve_document(plan.speed),
+        "simulation": simulation_document(plan.speed),
         "cost": cost_document(plan.cost_usd) if isinstance(plan.cost_usd, Cost) else None,
         "cost_why_not": plan.cost_usd.what if isinstance(plan.cost_usd, Unpriced) else "",
     }

@@ -1,8 +1,8 @@
 """Frozen values: dataclasses that take a third of the time to define.
 
-Half of the program's start was spent on writing methods for some hundred frozen dataclasses, of which
-one answer uses a few. Here one method is written for each class, its constructor; comparing, hashing,
-showing and refusing changes are shared. All of ``dataclasses`` works on the result.
+Half of the program's start went into writing the methods of some hundred frozen dataclasses, of
+which one answer uses a few. Here one method is written for each class, its constructor; comparing,
+hashing, showing and refusing changes are shared. All of ``dataclasses`` works on the result.
 """
 
 from collections.abc import Callable
@@ -54,33 +54,33 @@ def _constructor(cls: type) -> Callable[..., None]:
         sets.append("self.__post_init__()")
     star = ", *" if takes else ""
     head = f"def __init__(self{star}, {', '.join(takes)}):" if takes else "def __init__(self):"
-    exec("\n ".join([head, *(sets or ["pass"])]), known)  # noqa: S102  names of fields alone
+    exec("\n ".join([head, *(sets or ["pass"])]), known)
     made: Callable[..., None] = known["__init__"]
     return made
 
 
 def _eq(names: tuple[str, ...]) -> Callable[[object, object], bool]:
-    def __eq__(self: object, other: object) -> bool:
+    def equal(self: object, other: object) -> bool:
         if other.__class__ is not self.__class__:
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
-    return __eq__
+    return equal
 
 
 def _hash(names: tuple[str, ...]) -> Callable[[object], int]:
-    def __hash__(self: object) -> int:
+    def hashed(self: object) -> int:
         return hash(tuple([getattr(self, name) for name in names]))
 
-    return __hash__
+    return hashed
 
 
 def _repr(names: tuple[str, ...]) -> Callable[[object], str]:
-    def __repr__(self: object) -> str:
-        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
-        return f"{type(self).__qualname__}({shown})"
+    def shown(self: object) -> str:
+        listed = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{type(self).__qualname__}({listed})"
 
-    return __repr__
+    return shown
 
 
 def _refuse_setting(self: object, name: str, _: object) -> NoReturn:

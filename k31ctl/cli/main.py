@@ -19,7 +19,7 @@ from k31ctl.report.version import show_version
 _INTERRUPTED: Final = 130
 _BROKEN_PIPE: Final = 141  # what a shell shows for a writer whose reader left
 # What typer raises for a mistake on the command line; only its subclasses have public names.
-_Mistake: Final = typer.BadParameter.__mro__[1]
+_Mistake: Final[type[Exception]] = typer.BadParameter.__base__  # type: ignore[assignment]
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.command()(plan)

@@ -62,8 +62,8 @@ def _constructor(cls: type) -> Callable[..., None]:
 def _eq(names: tuple[str, ...]) -> Callable[[object, object], bool]:
     def equal(self: object, other: object) -> bool:
         if other.__class__ is not self.__class__:
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in names)
+            return NotImplemented  # type: ignore[no-any-return]
+        return all(bool(getattr(self, name) == getattr(other, name)) for name in names)
 
     return equal
 

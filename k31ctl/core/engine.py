@@ -137,7 +137,8 @@ class EngineCache:
 class Engine:
     """One release of a serving engine (``development`` where it is a branch, not a release).
 
-    ``prefill_first`` engines let prompts go before decoding; the others carry both in one step.
+    ``logs_capacity`` is false where the engine's own start-up line is not known. ``prefill_first``
+    engines let prompts go before decoding; the others carry both in one step.
     """
 
     id: str
@@ -158,6 +159,7 @@ class Engine:
     sparse_excluded_gpus: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     prefill_first: bool = False
+    logs_capacity: bool = True
 
 
 T = TypeVar("T")

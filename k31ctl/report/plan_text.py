@@ -207,14 +207,20 @@ def _ladder(plan: Plan) -> list[str]:
 def _closing(plan: Plan) -> list[str]:
     if not plan.fits:
         return []
-    limit = plan.capacity.max_model_len
-    lines = _paragraph(
-        f"  {plan.parts.engine.name} will log: {plan.capacity.log}", indent="    "
-    ) + _paragraph(
-        f"  counted for requests of up to {limit:,} tokens: {plan.capacity.max_concurrency:.2f} "
-        "at once",
-        indent="    ",
-    )
+    limit, engine = plan.capacity.max_model_len, plan.parts.engine
+    says = "will log" if engine.logs_capacity else "holds, in our words"
+    lines = _paragraph(f"  {engine.name} {says}: {plan.capacity.log}", indent="    ")
+    whole = plan.request.max_model_len or plan.parts.model.max_position_embeddings
+    if limit == whole:
+        counted = f"{plan.capacity.max_concurrency:.2f} at once"
+        lines += _paragraph(
+            f"  counted for requests of up to {limit:,} tokens: {counted}", indent="    "
+        )
+    else:
+        lines += _paragraph(
+            f"  counted for requests of {limit:,} tokens, the longest that fits: {whole:,} do not",
+            indent="    ",
+        )
     if plan.instances > 1:
         lines.append(f"  on each of {plan.instances} data-parallel instances")
     if len(plan.cells) == 1:

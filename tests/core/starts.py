@@ -23,7 +23,7 @@ def started(
     warm_caches: bool = False,
     link: Rate | None = None,
     prompt_tokens: int = 8192,
-    disks: Disk | None | str = "as profiled",
+    disks: Disk | str | None = "as profiled",
     **given: Any,
 ) -> ColdStart:
     """A start with the usual values of the command."""

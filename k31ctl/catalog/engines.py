@@ -3,7 +3,7 @@
 import difflib
 
 from k31ctl.catalog.decode import decode
-from k31ctl.catalog.store import Kind, Store
+from k31ctl.catalog.store import Kind, Store, read_text
 from k31ctl.core.draft import Draft
 from k31ctl.core.engine import Engine
 from k31ctl.core.model import Model
@@ -29,13 +29,18 @@ def resolve_engine(store: Store, spec: str, model: Model) -> Engine:
     does. Raises RefusedError where none does, ProfileError where the name is unknown.
     """
     name, _, version = spec.partition("@")
-    engines = [load_engine(store, i) for i in _ids_of(store, name, version)]
-    if not engines:
+    ids = _ids_of(store, name, version)
+    if not ids:
         raise _unknown(store, spec, name)
     if version:
-        return engines[0]
-    able = [e for e in engines if model.architecture in e.architectures]
+        return load_engine(store, ids[0])
+    # A release whose file does not even name the architecture is not worth decoding.
+    hopeful = [i for i in ids if model.architecture in read_text(store.paths(Kind.ENGINES)[i])]
+    able = [
+        e for e in (load_engine(store, i) for i in hopeful) if model.architecture in e.architectures
+    ]
     if not able:
+        engines = [load_engine(store, i) for i in ids]
         named = ", ".join(e.name for e in engines)
         raise RefusedError(
             f"no known version of {name} reads {model.architecture}",

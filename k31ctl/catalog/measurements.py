@@ -11,8 +11,10 @@ from k31ctl.catalog.decode import decode
 from k31ctl.catalog.engines import load_draft, resolve_engine
 from k31ctl.catalog.hardware import load_nodes
 from k31ctl.catalog.models import load_model
+from k31ctl.catalog.speed import load_speed
 from k31ctl.catalog.store import Kind, Store, read_text
 from k31ctl.catalog.yaml_text import parse_yaml
+from k31ctl.core.costing import NO_WISHES
 from k31ctl.core.deployment import deployment
 from k31ctl.core.hardware import Node
 from k31ctl.core.kv_cache import KvFormat, StateDtype
@@ -172,7 +174,7 @@ def _trial(
     draft = None
     if row.spec:
         draft = load_draft(store, _draft_id(store, row.spec, engine_name, model.id, where))
-    parts = Parts(model=model, node=node, engine=engine, draft=draft, speed=speed)
+    parts = Parts(model=model, node=node, engine=engine, draft=draft, speed=speed, prices=None)
     built = deployment(parts, _request(row, sizes, num_nodes))
     depth = draft.draft_tokens if draft else 0
     kept = row.accepted or (draft.accepted(depth) if draft else 1.0) or 1.0
@@ -306,9 +308,16 @@ def _request(row: _Row, sizes: Mapping[str, int], num_nodes: int) -> PlanRequest
             rate_per_s=None,
             accepted_tokens=row.accepted,
         ),
+        cost=NO_WISHES,
+        simulation=None,
     )
 
 
 def other_tables(store: Store, name: str) -> list[str]:
     """The packaged tables beside this one."""
     return [each for each in store.ids(Kind.MEASUREMENTS) if each != name]
+
+
+def check_table(store: Store, profile_id: str) -> None:
+    """Read a packaged table whole; raises ProfileError for the first bad row."""
+    load_trials(store, profile_id, load_speed(store))

@@ -1,14 +1,16 @@
 """Price lists as core types."""
 
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
 from k31ctl.catalog.decode import decode
-from k31ctl.catalog.store import Kind, Store, read_profile
+from k31ctl.catalog.store import Kind, Store, read_profile, read_text
 from k31ctl.core.price_choice import PriceBook
 from k31ctl.core.prices import PriceList
 from k31ctl.errors import ProfileError
 
 T = TypeVar("T")
+_SECTIONS: Final = ("owning:", "site:", "serving:")
 
 
 def load_price_list(store: Store, profile_id: str) -> PriceList:
@@ -31,12 +33,24 @@ def _price_list(raw: object, *, where: str, hardware: list[str]) -> PriceList:
     return found
 
 
-def load_price_book(store: Store) -> PriceBook:
-    """Return every price list, and the one of each that says what owning and serving take."""
+def load_price_book(store: Store, *, about: Sequence[str] = ()) -> PriceBook:
+    """Return the price lists, and the one of each that says what owning and serving take.
+
+    With ``about``, only the lists that name one of these words, and those that sell nothing:
+    the others could not matter to what is priced, and reading them all takes a while.
+    """
     hardware = store.ids(Kind.HARDWARE)
+    paths = store.paths(Kind.PRICES)
+    if about:
+        words = (*about, *_SECTIONS)
+        paths = {
+            profile_id: path
+            for profile_id, path in paths.items()
+            if profile_id in about or any(word in read_text(path) for word in words)
+        }
     lists = tuple(
         _price_list(read_profile(path), where=str(path), hardware=hardware)
-        for path in store.paths(Kind.PRICES).values()
+        for path in paths.values()
     )
     return PriceBook(
         lists=lists,

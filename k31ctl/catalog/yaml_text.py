@@ -14,6 +14,8 @@ from k31ctl.errors import ProfileError
 MAX_DEPTH: Final = 64
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PENDING: Final = object()
+# No number, truth value, date, null or merge key begins with one of these: most scalars do.
+_ALWAYS_TEXT: Final = frozenset("abcdeghijklmpqrsuvwxzABCDEGHIJKLMPQRSUVWXZ(")
 
 
 class _Container:
@@ -92,6 +94,8 @@ def _put(stack: list[_Container], item: Any, event: yaml.Event, where: str) -> N
 
 
 def _scalar(loader: Any, event: yaml.ScalarEvent) -> Any:
+    if not event.implicit[0] or event.value[:1] in _ALWAYS_TEXT:
+        return event.value
     tag = loader.resolve(yaml.ScalarNode, event.value, event.implicit)
     value = loader.construct_object(yaml.ScalarNode(tag, event.value))
     if isinstance(value, float) and not math.isfinite(value):

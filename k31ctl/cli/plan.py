@@ -1,14 +1,20 @@
 """``k31ctl plan``: what fits, where the memory goes, how many requests run at once."""
 
+import shlex
+import sys
+
 from k31ctl.catalog.engines import load_draft, resolve_engine
 from k31ctl.catalog.models import load_model
+from k31ctl.catalog.prices import load_price_book
 from k31ctl.catalog.speed import load_speed
 from k31ctl.catalog.store import Store, default_folders
+from k31ctl.cli import cost_options as money
 from k31ctl.cli import options as opt
 from k31ctl.cli import plan_options as own
 from k31ctl.cli import workload_options as load
 from k31ctl.cli.hardware import node_named
 from k31ctl.core import plan as core
+from k31ctl.core.costing import NO_WISHES
 from k31ctl.core.gates import parse_gate
 from k31ctl.core.kv_cache import StateDtype
 from k31ctl.core.layout_rules import AskedLayout
@@ -54,11 +60,25 @@ def plan(
     cached_fraction: load.CachedFractionOpt = 0.0,
     concurrency: load.ConcurrencyOpt = None,
     accepted_tokens: load.AcceptedTokensOpt = None,
+    rate: load.RateOpt = None,
+    trace: load.TraceOpt = None,
+    slo: load.SloOpt = None,
+    simulate: load.SimulateOpt = False,
+    seed: load.SeedOpt = 0,
     calibration: load.CalibrationOpt = None,
     breakdown: load.BreakdownOpt = False,
+    price: money.PriceOpt = None,
+    provider: money.ProviderOpt = None,
+    term: money.TermOpt = None,
+    utilisation: money.UtilisationOpt = None,
+    api: money.ApiOpt = None,
+    purchase: money.PurchaseOpt = None,
+    staff: money.StaffOpt = None,
+    electricity: money.ElectricityOpt = None,
     as_json: opt.JsonOpt = False,
     csv: opt.CsvOpt = None,
     markdown: opt.MarkdownOpt = None,
+    html: opt.HtmlOpt = None,
     gate: opt.GateOpt = None,
     profiles: opt.ProfilesOpt = None,
 ) -> None:
@@ -80,7 +100,19 @@ def plan(
         output_tokens=output_tokens,
         cached_fraction=cached_fraction,
         concurrency=concurrency,
+        rate=rate,
+        batch=batch,
         accepted_tokens=accepted_tokens,
+    )
+    cost = money.cost_request(
+        price=price,
+        provider=provider,
+        term=term,
+        utilisation=utilisation,
+        api=api,
+        purchase=purchase,
+        staff=staff,
+        electricity=electricity,
     )
     contexts, batches = context or load.contexts_of(asked) or _CONTEXTS, batch or _BATCHES
     own.checked_cells(contexts, batches)
@@ -89,12 +121,16 @@ def plan(
     own.checked_companions(kv_memory=kv_memory, offload=offload, resident_experts=resident_experts)
     gates = tuple(parse_gate(text) for text in gate or ())
     loaded = load_model(store, model)
+    node = node_named(store, on)
     parts = core.Parts(
         model=loaded,
-        node=node_named(store, on),
+        node=node,
         engine=resolve_engine(store, engine, loaded),
         draft=load_draft(store, draft) if draft else None,
         speed=load_speed(store, calibration),
+        prices=load_price_book(
+            store, about=(node.id, loaded.id, *([provider] if provider else ()))
+        ),
     )
     request = core.PlanRequest(
         contexts=tuple(contexts),
@@ -118,12 +154,19 @@ def plan(
         offload=offload,
         resident_experts=resident_experts,
         workload=asked,
+        cost=cost,
+        simulation=load.simulation_request(
+            asked, trace=trace, slo=slo, simulate=simulate, seed=seed
+        ),
     )
     show_plan(
         core.plan(parts, request),
         gates=gates,
         as_json=as_json,
         breakdown=breakdown,
+        money=cost != NO_WISHES,
         csv=csv,
         markdown=markdown,
+        html=html,
+        command=shlex.join(("k31ctl", *sys.argv[1:])),
     )

@@ -36,6 +36,18 @@ class CostRequest:
         return self.provider is not None or self.term is not None
 
 
+NO_WISHES = CostRequest(
+    usd_per_gpu_hour=None,
+    provider=None,
+    term=None,
+    utilisation=None,
+    api=None,
+    purchase_usd=None,
+    staff_usd_per_year=None,
+    usd_per_kwh=None,
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpriced:
     """Why there is no cost, and what would give one."""

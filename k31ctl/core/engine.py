@@ -135,7 +135,10 @@ class EngineCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """One release of a serving engine (``development`` where it is a branch, not a release)."""
+    """One release of a serving engine (``development`` where it is a branch, not a release).
+
+    ``prefill_first`` engines let prompts go before decoding; the others carry both in one step.
+    """
 
     id: str
     engine: str
@@ -154,6 +157,7 @@ class Engine:
     vendors: tuple[str, ...] = ("nvidia", "amd")
     sparse_excluded_gpus: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    prefill_first: bool = False
 
 
 T = TypeVar("T")

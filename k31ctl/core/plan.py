@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from k31ctl.core.cache_plan import CacheRows
 from k31ctl.core.capacity import StageCache
+from k31ctl.core.cost import Cost
+from k31ctl.core.costing import Unpriced
 from k31ctl.core.deployment import Cell, Deployment, cell_of, deployment, longest_context
 from k31ctl.core.figure import Assumption, Line
 from k31ctl.core.finetune import Finetune, finetune
@@ -13,6 +15,7 @@ from k31ctl.core.memory import Reservation, StageMemory
 from k31ctl.core.model import Model
 from k31ctl.core.notes import assumptions, warnings
 from k31ctl.core.offload import Offload, offload
+from k31ctl.core.plan_cost import plan_cost
 from k31ctl.core.pools import Capacity, Pool
 from k31ctl.core.remedies import remedies
 from k31ctl.core.request import Parts, PlanRequest, check_request
@@ -61,6 +64,7 @@ class Plan:
     finetune: Finetune | None
     image: ImageTokens | None
     speed: SpeedPlan
+    cost_usd: Cost | Unpriced | None
     assumptions: tuple[Assumption, ...]
     warnings: tuple[str, ...]
 
@@ -101,6 +105,7 @@ def plan(parts: Parts, request: PlanRequest) -> Plan:
         fits = False
     image = _image(parts.model, request)
     speed = speed_plan(parts, request, built, cells=cells, image=image)
+    cost = plan_cost(parts, request, built, speed)
     return Plan(
         parts=parts,
         request=request,
@@ -128,7 +133,12 @@ def plan(parts: Parts, request: PlanRequest) -> Plan:
         ),
         image=image,
         speed=speed,
-        assumptions=(*assumptions(parts, request, built), *speed.assumptions),
+        cost_usd=cost,
+        assumptions=(
+            *assumptions(parts, request, built),
+            *speed.assumptions,
+            *(cost.assumptions if isinstance(cost, Cost) else ()),
+        ),
         warnings=warnings(parts, request, built, longest=longest, limit=limit),
     )
 

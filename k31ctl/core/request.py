@@ -1,7 +1,9 @@
 """What a plan is asked for, in base units, and what it is made of."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from k31ctl.core.costing import CostRequest
 from k31ctl.core.draft import Draft
 from k31ctl.core.engine import Engine
 from k31ctl.core.hardware import Node
@@ -9,9 +11,13 @@ from k31ctl.core.kv_cache import IndexFormat, KvFormat, StateDtype
 from k31ctl.core.layout_rules import AskedLayout
 from k31ctl.core.model import Model
 from k31ctl.core.offload import Tier
+from k31ctl.core.price_choice import PriceBook
 from k31ctl.core.speed_parameters import SpeedParameters
 from k31ctl.core.workload import AskedWorkload
 from k31ctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from k31ctl.core.simulation_request import SimulationRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,17 +45,20 @@ class PlanRequest:
     offload: Tier | None
     resident_experts: int | None
     workload: AskedWorkload
+    cost: CostRequest
+    simulation: "SimulationRequest | None"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The things a plan is made of."""
+    """The things a plan is made of; without ``prices`` it says nothing of money."""
 
     model: Model
     node: Node
     engine: Engine
     draft: Draft | None
     speed: SpeedParameters
+    prices: PriceBook | None
 
 
 def check_request(parts: Parts, request: PlanRequest) -> None:

@@ -93,7 +93,8 @@ def closed_loop(
     """A closed loop of ``concurrency`` requests on one replica that runs ``most_running`` at most.
 
     Formula: period = prefill of all + decode steps; TTFT = half the prefill of all, on average;
-    TPOT takes the rest. Requests beyond what the cache holds wait whole periods.
+    TPOT takes the rest, and is a decode step where there is only one token. Requests beyond what
+    the cache holds wait whole periods.
     """
     n = min(concurrency, most_running)
     first, all_s = prefill_s(
@@ -118,7 +119,7 @@ def closed_loop(
     return Service(
         running=n,
         ttft_s=mean_first + queue,
-        tpot_s=(decode + stalled) / max(1, output_tokens - 1),
+        tpot_s=(decode + stalled) / (output_tokens - 1) if output_tokens > 1 else one,
         e2e_s=period + queue,
         decode_s=one,
         prefill_s=all_s,

@@ -47,11 +47,12 @@ class AskedWorkload:
 USUAL_OUTPUT_TOKENS = 1024
 
 
-def resolved_workload(asked: AskedWorkload, *, context_tokens: int, batch: int) -> Workload:
-    """A whole workload: what was asked, else one that fills a context at a batch.
+def resolved_workload(asked: AskedWorkload, *, context_tokens: int, full_load: int) -> Workload:
+    """A whole workload: what was asked, else one that fills a context and the cache.
 
     Without a prompt length the prompt is the context less the answer; without an answer's length
-    the answer is 1,024 tokens, or half of a shorter context.
+    the answer is 1,024 tokens, or half of a shorter context. Without a concurrency or a rate as
+    many requests run as ``full_load`` says.
     """
     output = asked.output_tokens
     if output is None:
@@ -61,7 +62,7 @@ def resolved_workload(asked: AskedWorkload, *, context_tokens: int, batch: int) 
         prompt = max(1, context_tokens - output)
     concurrency = asked.concurrency
     if concurrency is None and asked.rate_per_s is None:
-        concurrency = batch
+        concurrency = max(1, full_load)
     return Workload(
         prompt_tokens=prompt,
         output_tokens=output,

@@ -1,5 +1,6 @@
 """Shows a plan in the form that was asked for, then holds it against its gates."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -18,12 +19,15 @@ def show_plan(
     gates: tuple[Gate, ...],
     as_json: bool,
     breakdown: bool,
+    money: bool,
     csv: Path | None,
     markdown: Path | None,
+    html: Path | None,
+    command: str,
 ) -> None:
     """Print the answer, write the files, and raise GateError where a gate does not hold.
 
-    A table sent to ``-`` takes the place of the text.
+    A file sent to ``-`` takes the place of the text; ``command`` is what makes the page again.
     """
     named = result(plan)
     held = tuple(evaluate(gate, named) for gate in gates)
@@ -31,10 +35,12 @@ def show_plan(
         write_whole(csv, as_csv(plan))
     if markdown is not None:
         write_whole(markdown, as_markdown(plan))
+    if html is not None:
+        write_whole(html, _page(document(plan, held), command))
     if as_json:
         sys.stdout.write(document(plan, held))
-    elif STANDARD_OUTPUT not in (csv, markdown):
-        sys.stdout.write(as_text(plan, breakdown=breakdown))
+    elif STANDARD_OUTPUT not in (csv, markdown, html):
+        sys.stdout.write(as_text(plan, breakdown=breakdown, money=money))
     failed = [gate for gate in held if not gate.passed]
     if failed:
         shown = "; ".join(f"{gate.gate} is not met, it is {gate.actual:.10g}" for gate in failed)
@@ -43,3 +49,9 @@ def show_plan(
             where=f"{plan.parts.model.id} on {plan.layout.nodes} x {plan.parts.node.id}",
             remedy="change the deployment, or the gate",
         )
+
+
+def _page(text: str, command: str) -> str:
+    from k31ctl.report.html import plan_page  # noqa: PLC0415  large, and most answers are no page
+
+    return plan_page(json.loads(text), command=command)

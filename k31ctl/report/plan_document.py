@@ -5,13 +5,23 @@ from math import isinf
 from typing import Any
 
 from k31ctl.core.capacity import StageCache
+from k31ctl.core.cost import Cost
+from k31ctl.core.costing import Unpriced
 from k31ctl.core.gates import GateResult
 from k31ctl.core.layout import Layout
 from k31ctl.core.memory import StageMemory
 from k31ctl.core.offload import Offload
+from k31ctl.core.performance import Performance
 from k31ctl.core.plan import Cell, Plan
+from k31ctl.report.cost_document import cost_document
 from k31ctl.report.envelope import envelope
-from k31ctl.report.speed_document import cell_document, curve_document, performance_document
+from k31ctl.report.speed_document import (
+    CELL_KEYS,
+    cell_document,
+    curve_document,
+    performance_document,
+    simulation_document,
+)
 
 LINE_KEYS = (
     "weights_bytes",
@@ -35,6 +45,7 @@ ROW_KEYS = (
     "kv_cache_bytes",
     "state_bytes",
     "free_bytes",
+    *CELL_KEYS,
 )
 
 
@@ -69,17 +80,19 @@ def result(plan: Plan) -> dict[str, Any]:
         "performance": performance_document(plan.speed.performance),
         "performance_why_not": plan.speed.why_not,
         "curve": curve_document(plan.speed),
+        "simulation": simulation_document(plan.speed),
+        "cost": cost_document(plan.cost_usd) if isinstance(plan.cost_usd, Cost) else None,
+        "cost_why_not": plan.cost_usd.what if isinstance(plan.cost_usd, Unpriced) else "",
     }
     if len(plan.cells) > 1:
         found["sweep"] = [
-            row(plan, cell) | cell_document(speed)
-            for cell, speed in zip(plan.cells, plan.speed.cells, strict=True)
+            row(plan, cell, speed) for cell, speed in zip(plan.cells, plan.speed.cells, strict=True)
         ]
     return found
 
 
-def row(plan: Plan, cell: Cell) -> dict[str, Any]:
-    """One row of the table, all in bytes, for the tightest GPU of that cell."""
+def row(plan: Plan, cell: Cell, speed: Performance | None) -> dict[str, Any]:
+    """One row of the table: bytes of the tightest GPU of that cell, and how fast it is."""
     stage = plan.stages[cell.stage]
     values = {
         "context_tokens": cell.context_tokens,
@@ -91,6 +104,7 @@ def row(plan: Plan, cell: Cell) -> dict[str, Any]:
         "kv_cache_bytes": cell.kv_cache_bytes,
         "state_bytes": cell.state_bytes,
         "free_bytes": cell.free_bytes,
+        **cell_document(speed),
     }
     return {key: values[key] for key in ROW_KEYS}
 

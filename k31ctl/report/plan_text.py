@@ -5,6 +5,7 @@ from textwrap import wrap
 
 from k31ctl.core.figure import Basis
 from k31ctl.core.plan import Plan
+from k31ctl.report.cost_text import cost_summary, cost_text
 from k31ctl.report.plan_extras import WIDTH, extras
 from k31ctl.report.speed_text import speed_lines
 from k31ctl.units import show_bytes, show_gib
@@ -16,14 +17,19 @@ BASIS_WIDTH = 20
 TOKENS_PER_K = 1024
 
 
-def as_text(plan: Plan, *, breakdown: bool = False) -> str:
-    """The whole answer, at most 80 columns wide, ending in a newline."""
+def as_text(plan: Plan, *, breakdown: bool = False, money: bool = False) -> str:
+    """The whole answer, at most 80 columns wide, ending in a newline.
+
+    ``breakdown`` adds the parts of a step, ``money`` owning and other utilisations.
+    """
     mark = _marks(plan).get("speed-model", "")
     blocks = [_conclusion(plan)]
     if len(plan.cells) > 1:
         blocks.append(_table(plan))
     blocks += [_budget(plan), _costs(plan)]
     blocks.append(speed_lines(plan.speed, breakdown=breakdown, mark=mark))
+    if plan.cost_usd is not None:
+        blocks.append(cost_text(plan.cost_usd) if money else cost_summary(plan.cost_usd))
     blocks += [block for block in (_ladder(plan), extras(plan), _closing(plan)) if block]
     blocks.append(_assumptions(plan))
     if plan.warnings:

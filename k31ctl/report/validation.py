@@ -74,7 +74,7 @@ def write_parameters(path: Path, parameters: SpeedParameters) -> None:
         for table, entries in tables(parameters).items()
     }
     head = {"id": parameters.id, "name": parameters.name, "checked": parameters.checked}
-    note = "# k31ctl validate --fit writes values and spreads; priors and reasons are written by hand.\n"
+    note = "# k31ctl validate --fit writes values and spreads; priors and reasons are ours.\n"
     text = yaml.safe_dump(head, sort_keys=False) + yaml.safe_dump(named, sort_keys=False, width=110)
     write_whole(path, note + text)
 

@@ -7,13 +7,16 @@ from typing import Any
 from k31ctl.catalog.engines import load_draft, load_engine, resolve_engine
 from k31ctl.catalog.hardware import load_node
 from k31ctl.catalog.models import load_model
+from k31ctl.catalog.prices import load_price_book
 from k31ctl.catalog.speed import load_speed
 from k31ctl.catalog.store import Store, default_folders
+from k31ctl.core.costing import NO_WISHES
 from k31ctl.core.hardware import Node
 from k31ctl.core.kv_cache import StateDtype
 from k31ctl.core.layout_rules import AskedLayout
 from k31ctl.core.model import Model
 from k31ctl.core.plan import Parts, Plan, PlanRequest, plan
+from k31ctl.core.price_choice import PriceBook
 from k31ctl.core.speed_parameters import SpeedParameters
 from k31ctl.core.workload import AskedWorkload
 
@@ -48,6 +51,8 @@ USUAL = PlanRequest(
         rate_per_s=None,
         accepted_tokens=None,
     ),
+    cost=NO_WISHES,
+    simulation=None,
 )
 WORKLOAD_FLAGS = tuple(field.name for field in fields(AskedWorkload))
 LAYOUT_FLAGS = ("nodes", "tp", "pp", "dp", "ep", "dcp")
@@ -75,6 +80,12 @@ def speed() -> SpeedParameters:
     return load_speed(STORE)
 
 
+@cache
+def prices() -> PriceBook:
+    """Every packaged price list."""
+    return load_price_book(STORE)
+
+
 def parts(model_id: str, node_id: str, engine: str, draft: str | None = None) -> Parts:
     """A model on a node under an engine, ``vllm`` or ``vllm@main``."""
     return Parts(
@@ -83,6 +94,7 @@ def parts(model_id: str, node_id: str, engine: str, draft: str | None = None) ->
         engine=resolve_engine(STORE, engine, model(model_id)),
         draft=load_draft(STORE, draft) if draft else None,
         speed=speed(),
+        prices=prices(),
     )
 
 

@@ -1,0 +1,17 @@
+"""What a simulation is asked to play out."""
+
+from dataclasses import dataclass
+
+from k31ctl.core.arrivals import OpenLoop, Randomness
+from k31ctl.core.slo import Slo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationRequest:
+    """What to play out: ``trace`` where there is one, else the plan's own workload."""
+
+    trace: OpenLoop | None
+    trace_notes: tuple[str, ...]
+    slo: Slo | None
+    random: Randomness
+    seed: int

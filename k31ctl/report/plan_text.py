@@ -31,7 +31,7 @@ def as_text(plan: Plan, *, breakdown: bool = False, money: bool = False) -> str:
     if plan.cost_usd is not None:
         blocks.append(cost_text(plan.cost_usd) if money else cost_summary(plan.cost_usd))
     blocks += [block for block in (_ladder(plan), extras(plan), _closing(plan)) if block]
-    blocks.append(_assumptions(plan))
+    blocks.append(_assumptions(plan, money=money))
     if plan.warnings:
         blocks.append(["warnings", *_items("w", plan.warnings)])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
@@ -223,9 +223,12 @@ def _closing(plan: Plan) -> list[str]:
     return lines
 
 
-def _assumptions(plan: Plan) -> list[str]:
+def _assumptions(plan: Plan, *, money: bool) -> list[str]:
+    """All of them; those on owning, which come last, only where owning is shown."""
     lines = ["assumptions"]
     for n, item in enumerate(plan.assumptions, 1):
+        if item.id.startswith("owning-") and not money:
+            break
         text = f"{item.text} ({item.basis}: {item.source})"
         lines += wrap(text, WIDTH, initial_indent=f"  a{n:<3}", subsequent_indent=" " * 6)
     return lines

@@ -74,7 +74,7 @@ def simulation_document(plan: SpeedPlan) -> dict[str, Any] | None:
                     "at_most_s": kept.limit.at_most_s,
                     "actual_s": kept.actual_s,
                     "kept": kept.kept,
-                }  # fmt: skip
+                }
                 for kept in good.limits
             ],
         },

@@ -10,6 +10,8 @@ from k31ctl.core.workload import Workload
 # tokens/s with 64 requests waiting against 93,343 / 4 of an instance that only prefills
 # (whn09/kimi-k3-sglang, 2026-09-05, eight B300 under SGLang).
 HANDOVER_FRACTION = 20_241 / (93_343 / 4)
+# Larger pools come ever nearer to the exact ratio; a fiftieth is not worth their GPUs.
+NEAR_BEST = 0.98
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,7 @@ def best_sizes(
     num_prefill: int | None,
     num_decode: int | None,
 ) -> Sizes | None:
-    """The smallest pools within so many nodes that sustain most per GPU; None where none fit.
+    """The smallest pools on so many nodes that sustain nearly most per GPU; None where none fit.
 
     A number of instances that is given stays.
     """
@@ -97,9 +99,9 @@ class Sizing:
             if num_prefill is not None:
                 counts = {num_prefill}
             found += [self.of(count, decode) for count in counts if 1 <= count <= most]
-        return max(
-            found, key=lambda s: (round(s.requests_per_s_per_gpu, 12), -s.num_gpus), default=None
-        )
+        most_per_gpu = max((each.requests_per_s_per_gpu for each in found), default=0.0)
+        enough = [s for s in found if s.requests_per_s_per_gpu >= NEAR_BEST * most_per_gpu]
+        return min(enough, key=lambda s: (s.num_gpus, -s.requests_per_s), default=None)
 
     def _decodes(self, num_nodes: int, given: int | None) -> range:
         """Decode pools that leave room for prefill, or the one that was given."""

@@ -113,7 +113,7 @@ def test_tcp_takes_far_longer_than_rdma() -> None:
 
 
 @pytest.mark.parametrize("num_nodes", [2, 3, 5, 8])
-def test_the_best_pools_are_those_of_all_that_fit(num_nodes: int) -> None:
+def test_the_best_pools_are_the_smallest_that_sustain_nearly_most_per_gpu(num_nodes: int) -> None:
     workload = load()
     box = one(workload, draft="radixark-k3-dspark", accepted=ACCEPTED)
     found = best_sizes(box, box, workload, num_nodes=num_nodes, num_prefill=None, num_decode=None)
@@ -122,10 +122,11 @@ def test_the_best_pools_are_those_of_all_that_fit(num_nodes: int) -> None:
         for p in range(1, num_nodes)
         for d in range(1, num_nodes + 1 - p)
     ]
+    most = max(size.requests_per_s_per_gpu for size in every)
+    enough = [size for size in every if size.requests_per_s_per_gpu >= 0.98 * most]
     assert isinstance(found, Sizes)
-    assert found.requests_per_s_per_gpu == pytest.approx(
-        max(size.requests_per_s_per_gpu for size in every)
-    )
+    assert found.requests_per_s_per_gpu >= 0.98 * most
+    assert found.num_gpus == min(size.num_gpus for size in enough)
 
 
 def test_the_busier_side_of_the_links_sets_the_time() -> None:

@@ -11,6 +11,7 @@ from k31ctl.catalog.measurements import check_table
 from k31ctl.catalog.models import load_model_profile
 from k31ctl.catalog.prices import load_price_list
 from k31ctl.catalog.speed import load_speed_profile
+from k31ctl.catalog.storage import load_startup, load_storage
 from k31ctl.catalog.store import Kind, Store, files_in, kind_named
 from k31ctl.errors import ProfileError
 
@@ -23,6 +24,8 @@ _LOADERS: Final[dict[Kind, Callable[[Store, str], object]]] = {
     Kind.SPEED: load_speed_profile,
     Kind.MEASUREMENTS: check_table,
     Kind.PRICES: load_price_list,
+    Kind.STORAGE: load_storage,
+    Kind.STARTUP: load_startup,
 }
 
 

@@ -75,7 +75,7 @@ def speed_plan(
             simulated=None,
             assumptions=(),
         )
-    depth, kept = _drafting(parts, request, built)
+    depth, kept = drafting(parts, request, built)
     case = case_of(parts, built, draft_tokens=depth, tokens_per_step=kept)
     speed = _Speed(parts, built, case, case.step(parts.speed))
     asked = resolved_workload(
@@ -136,7 +136,7 @@ def _curve(speed: _Speed, asked: Workload) -> tuple[Performance, ...]:
     return tuple(found)
 
 
-def _drafting(parts: Parts, request: PlanRequest, built: Deployment) -> tuple[int, float]:
+def drafting(parts: Parts, request: PlanRequest, built: Deployment) -> tuple[int, float]:
     """Tokens drafted in a step, and tokens that a step yields on average."""
     depth = request.draft_tokens
     if depth is None:

@@ -1,5 +1,6 @@
 """From bytes left on each pipeline stage to the engine's own cache: which pool, how many blocks."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from k31ctl.core.engine import Engine, MemoryRule
 from k31ctl.core.layout import Layout, stage_bounds
 from k31ctl.core.model import Model
 from k31ctl.core.pools import BlockPool, Pool, SharedPool, SplitPool
+from k31ctl.core.tallies import tallies
 
 BLOCK_ALIGN_TOKENS = 128
 PURE_LATENT_BLOCK_TOKENS = 64
@@ -45,10 +47,11 @@ def stage_caches(
 ) -> tuple[StageCache, ...]:
     """Cache costs of each stage; tensor parallelism divides states and never latents."""
     index_ways = layout.dcp if engine.layout.index_keys_divided_by_dcp else 1
+    counted = tallies(model)
     found = []
     for stage, (first, end) in enumerate(stage_bounds(model.num_layers, layout)):
-        full = len(model.full_layers(first, end))
-        linear = len(model.linear_layers(first, end))
+        full = counted.full_before[end] - counted.full_before[first]
+        linear = counted.linear_before[end] - counted.linear_before[first]
         last = stage == layout.pp - 1
         found.append(
             StageCache(
@@ -117,11 +120,9 @@ def _groups(num_full: int, num_linear: int) -> tuple[int, int]:
 
 
 def _layers_of_group(layers: Sequence[int], groups: int, first: int, end: int) -> int:
-    """Most layers that any group has on a stage; group i takes every groups-th layer from i."""
-    return max(
-        (sum(first <= layer < end for layer in layers[i::groups]) for i in range(groups)),
-        default=0,
-    )
+    """Most of sorted layers that a group has on a stage; group i takes every groups-th from i."""
+    each = (layers[i::groups] for i in range(groups))
+    return max((bisect_left(some, end) - bisect_left(some, first) for some in each), default=0)
 
 
 def _block_pool(
@@ -134,8 +135,7 @@ def _block_pool(
     slots: int,
     draft: Draft | None,
 ) -> BlockPool:
-    full = list(model.full_layers(0, model.num_layers))
-    linear = list(model.linear_layers(0, model.num_layers))
+    full, linear = list(tallies(model).full), tallies(model).linear
     if draft is not None and draft.latent_layers:
         full += [model.num_layers - 1] * draft.latent_layers
     block_tokens = PURE_LATENT_BLOCK_TOKENS

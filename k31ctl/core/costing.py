@@ -95,6 +95,17 @@ def costed(
     )
 
 
+def usd_per_gpu_hour(
+    book: PriceBook | None, request: CostRequest, *, node: Node, num_nodes: int
+) -> float | None:
+    """What an hour of one of these GPUs costs, in US dollars; None where no price is known."""
+    if book is None:
+        return request.usd_per_gpu_hour
+    owned = _ownership(book, request, node=node, num_nodes=num_nodes)
+    found = _price(book, request, node=node, ownership=owned)
+    return found.usd.value if found else None
+
+
 def _price(
     book: PriceBook, request: CostRequest, *, node: Node, ownership: Ownership | None
 ) -> GpuHourPrice | None:

@@ -11,7 +11,13 @@ from k31ctl.core.finetune import finetune
 from k31ctl.core.inventory import Inventory, inventory
 from k31ctl.core.layout import Layout
 from k31ctl.core.layout_rules import Case, check_draft, check_support, checked, resolved
-from k31ctl.core.memory import Reservation, StageMemory, reservation, stage_memory
+from k31ctl.core.memory import (
+    Reservation,
+    StageMemory,
+    reservation,
+    reserved_lines,
+    stage_memory,
+)
 from k31ctl.core.offload import resident_expert_bytes
 from k31ctl.core.pools import Pool
 from k31ctl.core.request import Parts, PlanRequest
@@ -147,14 +153,18 @@ def _stages(
                 source="adapters, gradients and Adam states; without kept activations",
             ),
         )
+    lines = [
+        reserved_lines(parts.model, parts.engine, parts.node, reserved, first=first)
+        for first in (True, False)[: layout.pp]
+    ]
     return tuple(
         stage_memory(
-            parts.model,
             stage,
             engine=parts.engine,
             node=parts.node,
             layout=layout,
             reserved=reserved,
+            reserved_lines=lines[min(stage.stage, 1)],
             weight_bases=counted.bases,
             resident_expert_bytes=(
                 None

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
 
 class Basis(StrEnum):
@@ -38,6 +39,7 @@ class Line:
     assumption: str = ""
 
 
+@cache
 def merged(*bases: Basis) -> tuple[Basis, ...]:
     """Every distinct basis, in the order of the enumeration: a sum carries them all."""
     return tuple(basis for basis in Basis if basis in bases)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from k31ctl.core.figure import Basis, merged
 from k31ctl.core.model import Model
+from k31ctl.core.tallies import once_per_model
 from k31ctl.core.tensors import Group, TensorTemplate
 
 
@@ -54,6 +55,7 @@ def ledger(templates: Sequence[TensorTemplate]) -> tuple[GroupTotal, ...]:
     return tuple(found)
 
 
+@once_per_model
 def inventory(model: Model) -> Inventory:
     """The model's tensors in numbers, held against the published totals where there are any."""
     groups = ledger(model.templates)

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=True)
-def value(cls: type[T]) -> type[T]:
+def frozen(cls: type[T]) -> type[T]:
     """Make a class a frozen dataclass with slots, whose fields are given by name."""
     made = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True, match_args=False)(
         cls

@@ -1,7 +1,6 @@
 """Which profile files are sound, and what is wrong with the others."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +13,7 @@ from k31ctl.catalog.speed import load_speed_profile
 from k31ctl.catalog.storage import load_startup, load_storage
 from k31ctl.catalog.store import Kind, Store, files_in, kind_named
 from k31ctl.errors import ProfileError
+from k31ctl.values import frozen
 
 # A kind that is not listed is checked for its syntax, its id and its source alone.
 _LOADERS: Final[dict[Kind, Callable[[Store, str], object]]] = {
@@ -29,7 +29,7 @@ _LOADERS: Final[dict[Kind, Callable[[Store, str], object]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProfileFinding:
     """The first thing that is wrong with one file."""
 
@@ -38,7 +38,7 @@ class ProfileFinding:
     remedy: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CheckResult:
     """How many files were read, and a finding for each bad one."""
 

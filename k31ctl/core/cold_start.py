@@ -3,7 +3,7 @@
 Parts follow one another. Renting the machine and pulling the container image are not counted.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from k31ctl.core.deployment import Deployment
 from k31ctl.core.estimate import Estimate
@@ -22,11 +22,12 @@ from k31ctl.core.storage import (
 )
 from k31ctl.errors import RefusedError, UsageError
 from k31ctl.units import show
+from k31ctl.values import frozen
 
 READ_PART = "read weights"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StartPart:
     """One part of a start, in seconds; ``detail`` says what makes it so long."""
 
@@ -37,7 +38,7 @@ class StartPart:
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ColdStart:
     """Parts that follow one another, and what they were computed for."""
 

@@ -1,6 +1,5 @@
 """Prefill and decode on instances of their own: what it gives, and whether one pool gives more."""
 
-from dataclasses import dataclass
 from math import exp, sqrt
 from typing import Literal
 
@@ -20,11 +19,12 @@ from k31ctl.core.speed_parameters import SpeedParameters, parameter
 from k31ctl.core.step import spread_of
 from k31ctl.core.transfer import Transfer, transfer
 from k31ctl.core.workload import Workload
+from k31ctl.values import frozen
 
 EVEN = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Unified:
     """As many replicas of one deployment as the same GPUs hold, under the same load."""
 
@@ -36,7 +36,7 @@ class Unified:
     output_tok_s: Estimate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Disaggregation:
     """Two pools under one workload.
 
@@ -250,6 +250,7 @@ def _running(loop: Loop, rates: PoolRates, transfer_s: float, workload: Workload
         tpot_s=answer / max(1, workload.output_tokens - 1),
         e2e_s=period,
         decode_s=answer,
+        first_s=rates.prefill_s,
         prefill_s=rates.prefill_s,
         queue_s=loop.wait_s,
         period_s=period,

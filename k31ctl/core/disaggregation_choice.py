@@ -10,9 +10,10 @@ from k31ctl.core.pool_sizes import best_sizes
 from k31ctl.core.request import Parts, PlanRequest
 from k31ctl.core.workload import Workload
 from k31ctl.errors import RefusedError
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AskedPool:
     """One pool as it was asked for; None leaves a size, or the number of instances, open."""
 
@@ -24,7 +25,7 @@ class AskedPool:
     dcp: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AskedPools:
     """Both pools; None leaves a whole pool open."""
 

@@ -3,10 +3,10 @@
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import isfinite
 
 from k31ctl.errors import UsageError
+from k31ctl.values import frozen
 
 _GATE = re.compile(r"\s*([A-Za-z_][\w.\[\]]*)\s*(<=|>=|==|!=|<|>)\s*(\S+)\s*")
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
@@ -19,7 +19,7 @@ _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Gate:
     """One condition: a name in the result, a comparison, a number."""
 
@@ -29,7 +29,7 @@ class Gate:
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GateResult:
     """What a gate found."""
 

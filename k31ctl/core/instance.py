@@ -1,6 +1,6 @@
 """One deployment with one job: to prefill, to decode, or to do both."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from k31ctl.core.deployment import Deployment, deployment
 from k31ctl.core.layout_rules import AskedLayout
@@ -10,9 +10,10 @@ from k31ctl.core.speed_plan import drafting
 from k31ctl.core.step import StepModel
 from k31ctl.core.workload import Workload
 from k31ctl.errors import RefusedError
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Instance:
     """One deployment with one job; ``most_running`` is what an attention group's cache holds."""
 

@@ -3,8 +3,8 @@
 from k31ctl.core.engine import DataParallel, Engine
 from k31ctl.core.layout import Layout, stage_bounds
 from k31ctl.core.model import Model
-from k31ctl.core.tensors import Group, Shard
-from k31ctl.core.weights import shard_ways, tensors_on_stage
+from k31ctl.core.tensors import Group, Place, Shard, TensorTemplate
+from k31ctl.core.weights import shard_ways
 
 # Rank of a tensor-parallel group, rank among those that share the experts of a stage.
 Seat = tuple[int, int]
@@ -46,12 +46,25 @@ def _read_bytes(
     for stage, ranks in seats.items():
         first, end = bounds[stage]
         for t in model.templates:
-            count = tensors_on_stage(t, first, end, stage=stage, num_stages=layout.pp)
+            count = _tensors_on_stage(t, first, end, stage=stage, num_stages=layout.pp)
             if not count or t.group is Group.MTP:
                 continue
             num_bytes = count * t.tensors_per_layer * t.tensor_bytes
             total += num_bytes * _distinct_share(t.shard, engine, layout, ranks)
     return total
+
+
+def _tensors_on_stage(
+    t: TensorTemplate, first: int, end: int, *, stage: int, num_stages: int
+) -> int:
+    """Layers of the family on a stage (1 for a tensor that the stage holds once)."""
+    match t.place:
+        case Place.FIRST:
+            return int(stage == 0)
+        case Place.LAST:
+            return int(stage == num_stages - 1)
+        case Place.LAYER:
+            return sum(first <= layer < end for layer in t.layers)
 
 
 def _distinct_share(shard: Shard, engine: Engine, layout: Layout, ranks: list[Seat]) -> float:

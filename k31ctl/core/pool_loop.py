@@ -1,15 +1,16 @@
 """A closed loop through a pool of prefill instances and a pool of decode instances."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+from k31ctl.values import frozen
 
 BISECTIONS = 60
 # Above it a queue is longer than the work in hand, and a second server would be felt.
 BUSY = 0.75
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PoolRates:
     """What the two pools do with one size of request.
 
@@ -27,7 +28,7 @@ class PoolRates:
     most_running: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Loop:
     """The steady state: requests per second, and where a request spends its time.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from k31ctl.core.instance import Instance
 from k31ctl.core.service import decode_latency_s, prefill_rate
 from k31ctl.core.workload import Workload
+from k31ctl.values import frozen
 
 # What a prefill instance keeps of its rate while it also hands requests over: 20,241 prompt
 # tokens/s with 64 requests waiting against 93,343 / 4 of an instance that only prefills
@@ -14,7 +15,7 @@ HANDOVER_FRACTION = 20_241 / (93_343 / 4)
 NEAR_BEST = 0.98
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Sizes:
     """Instances of each pool, and the requests per second that both can sustain."""
 

@@ -1,18 +1,19 @@
 """What one GPU, its links and its engine reach: plain rates from parameters and profiles."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from k31ctl.core.engine import Engine
 from k31ctl.core.hardware import Link, Node
 from k31ctl.core.layout import Layout
 from k31ctl.core.speed_parameters import Parameter, SpeedParameters, parameter
+from k31ctl.values import frozen
 
 ACHIEVED_SHARE = 0.85
 UNMEASURED_REDUCE = 0.75
 UNMEASURED_EXCHANGE = 0.6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rates:
     """Rates in base units. ``known`` holds, by part of a step, what its time rests on."""
 
@@ -173,7 +174,7 @@ class _Found:
         return parameter(table, f"{self._engine}/{kind}", kind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Collective:
     small_s: float
     bytes_per_s: float

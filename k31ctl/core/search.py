@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from k31ctl.core.latencies import excess
@@ -14,6 +14,7 @@ from k31ctl.core.slo import Slo
 from k31ctl.core.step_times import StepTimes
 from k31ctl.core.workload import Workload
 from k31ctl.errors import RefusedError, UsageError
+from k31ctl.values import frozen
 
 S_PER_HOUR = 3600
 TOKENS_PER_M = 1_000_000
@@ -47,7 +48,7 @@ class Candidate(NamedTuple):
         return self.workload.concurrency
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LoadResult:
     """What was found for requests of one size.
 
@@ -63,7 +64,7 @@ class LoadResult:
     cost_front: tuple[Candidate, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SearchResult:
     """A whole search.
 
@@ -150,7 +151,7 @@ def _evaluate(
     candidates: list[Candidate],
     dropped: Dropped,
 ) -> None:
-    """Add a candidate for each load that occupies every attention group and that the cache holds."""
+    """Add a candidate for each load that occupies every group and that the cache holds."""
     groups = option.layout.dp
     output = ladder[0].output_tokens
     length = ladder[0].prompt_tokens + output

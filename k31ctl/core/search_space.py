@@ -29,11 +29,12 @@ from k31ctl.core.step import StepModel
 from k31ctl.core.tallies import tallies
 from k31ctl.core.workload import Workload
 from k31ctl.errors import RefusedError
+from k31ctl.values import frozen
 
 NO_RATE = "speed-no-matmul-rate"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class System:
     """One kind of node, how many of it may be taken, and what a GPU-hour costs where known."""
 
@@ -42,7 +43,7 @@ class System:
     usd_per_gpu_hour: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SearchSpace:
     """All that is walked, and what every deployment of it shares.
 
@@ -64,7 +65,7 @@ class SearchSpace:
     speed: SpeedParameters
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Option:
     """One deployment that loads: what stays the same whatever the load.
 

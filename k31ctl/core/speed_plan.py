@@ -12,6 +12,7 @@ from k31ctl.core.request import Parts, PlanRequest
 from k31ctl.core.step import StepModel
 from k31ctl.core.vision import ImageTokens
 from k31ctl.core.workload import Workload, resolved_workload
+from k31ctl.values import frozen
 
 if TYPE_CHECKING:
     from k31ctl.core.simulated import Simulated
@@ -20,7 +21,7 @@ CURVE = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 PATCHES_PER_TOKEN = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SpeedPlan:
     """``performance`` is for the load asked for, ``cells`` one by one for the cells of the plan.
 

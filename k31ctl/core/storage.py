@@ -1,17 +1,18 @@
 """Where weights lie before an engine starts, and how fast its loader gets them from there."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from k31ctl.core.figure import Basis
 from k31ctl.core.hardware import Source
 from k31ctl.units import BytesPerS, Seconds
+from k31ctl.values import frozen
 
 DEFAULT_READER = "safetensors"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rate:
     """A rate with its range, and how it is known."""
 
@@ -28,7 +29,7 @@ class Rate:
             raise ValueError("a rate must have 0 < low <= value <= high")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Span:
     """A time with its range, and how it is known."""
 
@@ -45,7 +46,7 @@ class Span:
             raise ValueError("a time must have 0 <= low <= value <= high")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reader:
     """What an engine's loader reaches on one node.
 
@@ -57,7 +58,7 @@ class Reader:
     reads: Literal["shares", "whole"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Storage:
     """A place for weights, as one node sees it.
 
@@ -81,7 +82,7 @@ class Storage:
             raise ValueError(f"readers must have {DEFAULT_READER}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Startup:
     """What an engine does between its start and its first request, beside reading weights.
 

@@ -1,6 +1,5 @@
 """What a prefill instance hands to a decode instance for one request, and how long that takes."""
 
-from dataclasses import dataclass
 from math import exp
 
 from k31ctl.core.cache_plan import CacheRows
@@ -11,6 +10,7 @@ from k31ctl.core.layout import Layout
 from k31ctl.core.performance import INTERVAL
 from k31ctl.core.rates import crossing
 from k31ctl.core.speed_parameters import SpeedParameters, parameter
+from k31ctl.values import frozen
 
 # Between InfiniBand's 3 to 5 us and EFA's 15 to 20; a message carries one layer.
 HOP_LOW_S, HOP_S, HOP_HIGH_S = 4e-6, 8e-6, 20e-6
@@ -19,7 +19,7 @@ HOP_LOW_S, HOP_S, HOP_HIGH_S = 4e-6, 8e-6, 20e-6
 TCP_NODE_BYTES_PER_S = 14e9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Transfer:
     """The hand-over of one request.
 

@@ -7,7 +7,7 @@ import typer
 
 from k31ctl.catalog.engines import resolve_engine
 from k31ctl.catalog.store import Kind, Store
-from k31ctl.cli.hardware import THIS_MACHINE, node_named
+from k31ctl.cli.hardware import node_named
 from k31ctl.core.costing import usd_per_gpu_hour
 from k31ctl.core.draft import Draft
 from k31ctl.core.goal import Goal
@@ -22,6 +22,7 @@ from k31ctl.errors import UsageError
 
 CONCURRENCIES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 KV_DTYPES: Final = (KvFormat.BF16, KvFormat.FP8)
+ALL: Final = "all"
 MOST_NODES: Final = 64
 MOST_SYSTEMS: Final = 32
 # Every count up to this, beyond it the powers of two.
@@ -43,7 +44,9 @@ FleetOpt = Annotated[
 ]
 SystemsOpt = Annotated[
     str | None,
-    typer.Option("--systems", metavar="HARDWARE,...", help="What to choose from; else --on."),
+    typer.Option(
+        "--systems", metavar="HARDWARE,...", help="Hardware to choose from, or all; --on."
+    ),
 ]
 EnginesOpt = Annotated[
     str | None,
@@ -92,11 +95,12 @@ def search_space(
     speed: SpeedParameters,
     prices: PriceBook | None,
 ) -> SearchSpace:
-    """The space of a search.
+    """The space of a search; ``systems`` are names, or ``all`` alone.
 
     Cache types are bf16 and fp8 unless ``base`` names one. A draft is searched with and without.
     """
-    nodes = [node_named(store, name) for name in systems]
+    names = known_systems(store) if tuple(systems) == (ALL,) else systems
+    nodes = [node_named(store, name) for name in names]
     return SearchSpace(
         model=model,
         systems=tuple(
@@ -123,5 +127,5 @@ def search_space(
 
 
 def known_systems(store: Store) -> tuple[str, ...]:
-    """Every hardware profile, for ``--systems all``."""
-    return tuple(name for name in store.ids(Kind.HARDWARE) if name != THIS_MACHINE)
+    """Every hardware profile."""
+    return tuple(store.ids(Kind.HARDWARE))

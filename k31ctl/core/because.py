@@ -71,7 +71,7 @@ def _lead(goal: Goal, chosen: Candidate, other: Candidate) -> str | None:
             mine, theirs = chosen.usd_per_m_output_tokens, other.usd_per_m_output_tokens
             return _less(mine or 0.0, theirs or 0.0, "cost per token")
         case Goal.CONTEXT:
-            mine, theirs = chosen.option.longest_context(), other.option.longest_context()
+            mine, theirs = chosen.option.longest_context, other.option.longest_context
             return _more(mine, theirs, "context") or _faster(chosen, other)
     assert_never(goal)
 
@@ -96,8 +96,8 @@ def _percent(percent: float) -> str:
 
 def _cause(goal: Goal, chosen: Candidate, other: Candidate, candidates: Sequence[Candidate]) -> str:
     mine, theirs = chosen.option, other.option
-    if goal is Goal.CONTEXT and mine.longest_context() != theirs.longest_context():
-        return f"whose cache ends at {theirs.longest_context():,} tokens"
+    if goal is Goal.CONTEXT and mine.longest_context != theirs.longest_context:
+        return f"whose cache ends at {theirs.longest_context:,} tokens"
     prices = mine.usd_per_gpu_hour, theirs.usd_per_gpu_hour
     if goal is Goal.COST and None not in prices:
         faster = other.output_tok_s_per_gpu >= chosen.output_tok_s_per_gpu

@@ -252,6 +252,8 @@ def _most_resident(
 
 def longest_context(pool: Pool, limit: int, requests: int = 1) -> int:
     """Longest context up to a limit that so many requests may have at once; 0 where none."""
+    if pool.max_requests(limit) >= requests:
+        return limit
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2

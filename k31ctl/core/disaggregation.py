@@ -266,6 +266,6 @@ def _spread(prefill: Instance, decode: Instance, workload: Workload, service: Se
 
 
 def _estimate(parameters: SpeedParameters, quantity: str, value: float, spread: float) -> Estimate:
-    model = parameter(parameters.model_spread, quantity).spread
+    model = parameter(parameters.model_spread, quantity).value
     factor = exp(INTERVAL * sqrt(spread**2 + model**2))
     return Estimate(value=value, low=value / factor, high=value * factor)

@@ -27,7 +27,7 @@ def first_token(
     parts = step.prefill_parts(
         tokens=min(prompt_tokens, case.chunk_tokens), past_tokens=prompt_tokens / 2, sequences=1
     )
-    model = parameter(parameters.model_spread, "ttft_s").spread
+    model = parameter(parameters.model_spread, "ttft_s").value
     factor = exp(INTERVAL * sqrt(spread_of(parts) ** 2 + model**2))
     value = first + one
     return Estimate(value=value, low=value / factor, high=value * factor)

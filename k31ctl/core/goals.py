@@ -36,7 +36,7 @@ def recommendations(load: LoadResult) -> tuple[Recommendation, ...]:
         chosen = recommended(load, goal)
         if chosen is None:
             continue
-        key = _key(goal, load)
+        key = _key(goal)
         others = (c for c in _able(load, goal) if c.option.place != chosen.option.place)
         runner_up = max(others, key=key, default=None)
         hardware = chosen.option.parts.node.id
@@ -58,7 +58,7 @@ def recommended(load: LoadResult, goal: Goal) -> Candidate | None:
 
     Of equals the one on fewer GPUs is better, then the one that the walk meets first.
     """
-    return max(_able(load, goal), key=_key(goal, load), default=None)
+    return max(_able(load, goal), key=_key(goal), default=None)
 
 
 def _able(load: LoadResult, goal: Goal) -> tuple[Candidate, ...]:
@@ -67,7 +67,7 @@ def _able(load: LoadResult, goal: Goal) -> tuple[Candidate, ...]:
     return load.kept
 
 
-def _key(goal: Goal, load: LoadResult) -> Key:
+def _key(goal: Goal) -> Key:
     """What makes one candidate better than another: the first value that differs, larger."""
     match goal:
         case Goal.THROUGHPUT:
@@ -77,10 +77,8 @@ def _key(goal: Goal, load: LoadResult) -> Key:
         case Goal.COST:
             return lambda c: (-(c.usd_per_m_output_tokens or 0), -c.ttft_s, -c.option.num_gpus)
         case Goal.CONTEXT:
-            longest = {id(c.option): c.option for c in load.kept}
-            lengths = {key: option.longest_context() for key, option in longest.items()}
             return lambda c: (
-                lengths[id(c.option)],
+                c.option.longest_context,
                 c.output_tok_s_per_gpu,
                 -c.option.num_gpus,
             )

@@ -70,7 +70,9 @@ class Option:
     """One deployment that loads: what stays the same whatever the load.
 
     A layout on fewer GPUs than a node has stands for as many copies as fill the node, so that the
-    GPUs counted and paid for are those of the layout.
+    GPUs counted and paid for are those of the layout. ``longest_context`` is of one request, in
+    tokens, up to what the model takes; ``num_gpus`` those of one replica; ``place`` is hardware,
+    engine and layout: what makes two deployments different ones.
     """
 
     parts: Parts
@@ -82,12 +84,10 @@ class Option:
     pool: Pool
     case: Case
     step: StepModel
+    longest_context: int
+    num_gpus: int
+    place: tuple[str, str, Layout]
     usd_per_gpu_hour: float | None
-
-    @property
-    def num_gpus(self) -> int:
-        """GPUs of one replica."""
-        return self.layout.world
 
     @property
     def usd_per_hour(self) -> float | None:
@@ -96,20 +96,10 @@ class Option:
         return None if price is None else price * self.num_gpus
 
     @property
-    def place(self) -> tuple[str, int, str, str]:
-        """Hardware, nodes, engine and layout: what makes two deployments different ones."""
-        return self.parts.node.id, self.layout.nodes, self.parts.engine.id, self.layout.text
-
-    @property
     def text(self) -> str:
         """Layout and hardware, such as ``TP16 on 2 x 8x-h200``."""
         nodes = f"{self.layout.nodes} x " if self.layout.nodes > 1 else ""
         return f"{self.layout.text} on {nodes}{self.parts.node.id}"
-
-    def longest_context(self) -> int:
-        """Longest context of one request, in tokens, up to what the model takes."""
-        limit = self.request.max_model_len or self.parts.model.max_position_embeddings
-        return longest_context(self.pool, limit)
 
 
 @dataclass(slots=True)
@@ -158,6 +148,8 @@ def _on_nodes(
     variants = tuple(product(space.kv_dtypes, space.state_dtypes, space.chunk_tokens))
     if parts.model.linear is None:
         variants = tuple(product(space.kv_dtypes, space.state_dtypes[:1], space.chunk_tokens))
+    # Rates depend on how many GPUs work together, and on none of what varies within that.
+    known: dict[tuple[int, ...], Rates] = {}
     loaded = tallies(parts.model).loaded_bytes
     for layout in layouts(parts.engine, parts.node, nodes=nodes, asked=space.base.layout):
         broken = broken_rule(
@@ -177,7 +169,7 @@ def _on_nodes(
                 ep=layout.ep,
                 dcp=layout.dcp,
             )
-            yield from _variants(space, system, parts, asked, variants, dropped)
+            yield from _variants(space, system, parts, asked, variants, known, dropped)
 
 
 def _variants(
@@ -186,9 +178,10 @@ def _variants(
     parts: Parts,
     asked: AskedLayout,
     variants: tuple[tuple[KvFormat | None, StateDtype, int | None], ...],
+    known: dict[tuple[int, ...], Rates],
     dropped: Dropped,
 ) -> Iterator[Option]:
-    known: Rates | None = None
+    limit = space.base.max_model_len or parts.model.max_position_embeddings
     for kv_dtype, state_dtype, chunk_tokens in variants:
         request = replace(
             space.base,
@@ -207,19 +200,23 @@ def _variants(
             continue
         depth, kept = drafting(parts, request, built)
         case = case_of(parts, built, draft_tokens=depth, tokens_per_step=kept)
-        if known is None:
-            # Rates depend on the layout and on none of what varies here.
-            known = case.step(space.speed).rates
+        layout = built.layout
+        shape = (layout.world, layout.pp, layout.attention_tp, layout.expert_world)
+        if shape not in known:
+            known[shape] = case.step(space.speed).rates
         yield Option(
             parts=parts,
             request=request,
-            layout=built.layout,
+            layout=layout,
             kv_format=built.rows.kv_format,
             state_dtype=state_dtype,
             chunk_tokens=built.reserved.chunk_tokens,
             pool=built.pool,
             case=case,
-            step=StepModel(case.counted, known, replica_of(built.layout)),
+            step=StepModel(case.counted, known[shape], replica_of(layout)),
+            longest_context=longest_context(built.pool, limit),
+            num_gpus=layout.world,
+            place=(parts.node.id, parts.engine.id, layout),
             usd_per_gpu_hour=system.usd_per_gpu_hour,
         )
 

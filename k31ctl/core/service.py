@@ -71,11 +71,11 @@ def prefill_s(
     """
     total = requests * prompt_tokens
     num_chunks = max(1.0, total / chunk_tokens)
-    tokens = total / num_chunks
+    tokens = min(total, float(chunk_tokens))
     # A token sees all before it: half its prompt on average, and what was cached.
     mean_past = past_tokens + prompt_tokens / 2
     times = step.prefill_s(
-        tokens=tokens, past_tokens=mean_past, sequences=max(1.0, requests / num_chunks)
+        tokens=tokens, past_tokens=mean_past, sequences=max(1.0, tokens / prompt_tokens)
     )
     through, slowest = sum(times), max(times)
     first_chunks = max(1.0, prompt_tokens / chunk_tokens)

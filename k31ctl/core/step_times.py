@@ -43,6 +43,8 @@ class StepTimes:
         "_decode",
         "_experts",
         "_kinds",
+        "_last_asked",
+        "_last_chunk",
         "_per_token",
         "_prefill",
         "_ramp_tokens",
@@ -63,6 +65,8 @@ class StepTimes:
         missed = log(1 - t.experts_per_token / t.num_experts) if t.num_experts else 0.0
         self._experts = (t.local_experts, missed, 2 * log(t.expert_ranks) * t.local_experts)
         self._per_token = missed * (1 - model.rates.routing_concentration)
+        self._last_asked = (0.0, 0.0, 0.0)
+        self._last_chunk: list[float] = []
         self._topk = model.counted.topk
         self._ramp_tokens = REDUCE_RAMP_BYTES / model.counted.hidden_bytes
         self._decode = tuple(_decode(model, stage, last=last) for stage, last in kinds)
@@ -101,7 +105,13 @@ class StepTimes:
         return [found[kind] for kind in self._kinds]
 
     def prefill_s(self, *, tokens: float, past_tokens: float, sequences: float) -> list[float]:
-        """Seconds of a chunk of prompt tokens on each stage."""
+        """Seconds of a chunk of prompt tokens on each stage; the last answer is remembered.
+
+        However many requests fill chunks, the chunks are the same.
+        """
+        asked = (tokens, past_tokens, sequences)
+        if asked == self._last_asked:
+            return self._last_chunk
         everywhere = tokens * self.replica.groups
         distinct = self._distinct(everywhere)
         ramp = min(tokens, self._ramp_tokens)
@@ -114,7 +124,8 @@ class StepTimes:
             dense_s, experts_s = d * tokens + s * sequences, e * everywhere
             seconds += D if dense_s < D else dense_s
             found.append(seconds + (E * distinct if E * distinct > experts_s else experts_s))
-        return [found[kind] for kind in self._kinds]
+        self._last_asked, self._last_chunk = asked, [found[kind] for kind in self._kinds]
+        return self._last_chunk
 
 
 def _decode(model: StepModel, stage: StageTraffic, *, last: bool) -> _Decode:

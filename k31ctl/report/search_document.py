@@ -99,7 +99,7 @@ def row(found: Searched, candidate: Candidate) -> dict[str, Any]:
         **latencies,
         "usd_per_hour": option.usd_per_hour,
         "usd_per_m_output_tokens": candidate.usd_per_m_output_tokens,
-        "longest_context_tokens": option.longest_context(),
+        "longest_context_tokens": option.longest_context,
     }
 
 

@@ -88,7 +88,7 @@ def _numbers(candidate: Candidate, goal: Goal) -> str:
     if cost is not None:
         text += f", ${number(cost)} per million output tokens"
     if goal is Goal.CONTEXT:
-        text = f"up to {candidate.option.longest_context():,} tokens in one request; {text}"
+        text = f"up to {candidate.option.longest_context:,} tokens in one request; {text}"
     return text
 
 

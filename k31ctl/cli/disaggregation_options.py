@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from k31ctl.core.disaggregation_choice import AskedPool, AskedPools
+from k31ctl.core.asked_pools import AskedPool, AskedPools
 from k31ctl.errors import UsageError
 
 AUTO: Final = "auto"

@@ -8,10 +8,13 @@ from k31ctl.catalog.models import load_model
 from k31ctl.catalog.prices import load_price_book
 from k31ctl.catalog.speed import load_speed
 from k31ctl.catalog.store import Store, default_folders
+from k31ctl.cli import cold_start_options as starting
 from k31ctl.cli import cost_options as money
 from k31ctl.cli import options as opt
 from k31ctl.cli import plan_options as own
 from k31ctl.cli import workload_options as load
+from k31ctl.cli.disaggregation_options import DisaggregateOpt
+from k31ctl.cli.further import further_answers
 from k31ctl.cli.hardware import node_named
 from k31ctl.core import plan as core
 from k31ctl.core.costing import NO_WISHES
@@ -67,6 +70,12 @@ def plan(
     seed: load.SeedOpt = 0,
     calibration: load.CalibrationOpt = None,
     breakdown: load.BreakdownOpt = False,
+    cold_start: starting.ColdStartOpt = False,
+    link_rate: starting.LinkRateOpt = None,
+    storage: starting.StorageOpt = None,
+    loader: starting.LoaderOpt = None,
+    warm_caches: starting.WarmCachesOpt = False,
+    disaggregate: DisaggregateOpt = None,
     price: money.PriceOpt = None,
     provider: money.ProviderOpt = None,
     term: money.TermOpt = None,
@@ -159,8 +168,20 @@ def plan(
             asked, trace=trace, slo=slo, simulate=simulate, seed=seed
         ),
     )
+    planned = core.plan(parts, request)
+    beside = further_answers(
+        store,
+        planned,
+        cold_start=cold_start,
+        link_rate=link_rate,
+        storage=storage,
+        loader=loader,
+        warm_caches=warm_caches,
+        disaggregate=disaggregate,
+    )
     show_plan(
-        core.plan(parts, request),
+        planned,
+        beside,
         gates=gates,
         as_json=as_json,
         breakdown=breakdown,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from k31ctl.core.asked_pools import AskedPool, AskedPools
 from k31ctl.core.disaggregation import Disaggregation, disaggregated
 from k31ctl.core.engine import DataParallel
 from k31ctl.core.instance import Instance, instance
@@ -10,27 +11,6 @@ from k31ctl.core.pool_sizes import best_sizes
 from k31ctl.core.request import Parts, PlanRequest
 from k31ctl.core.workload import Workload
 from k31ctl.errors import RefusedError
-from k31ctl.values import frozen
-
-
-@frozen
-class AskedPool:
-    """One pool as it was asked for; None leaves a size, or the number of instances, open."""
-
-    instances: int | None
-    tp: int | None
-    pp: int | None
-    dp: int | None
-    ep: int | None
-    dcp: int | None
-
-
-@frozen
-class AskedPools:
-    """Both pools; None leaves a whole pool open."""
-
-    prefill: AskedPool | None
-    decode: AskedPool | None
 
 
 def pool_layout(pool: AskedPool, parts: Parts) -> AskedLayout:

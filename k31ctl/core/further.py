@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+from k31ctl.core.asked_pools import AskedPools
 from k31ctl.core.cold_start import ColdStart, cold_start
 from k31ctl.core.deployment import deployment
 from k31ctl.core.disaggregation import Disaggregation
-from k31ctl.core.disaggregation_choice import AskedPools, disaggregation
+from k31ctl.core.disaggregation_choice import disaggregation
 from k31ctl.core.first_token import first_token
 from k31ctl.core.plan import Plan
 from k31ctl.core.prediction import case_of
@@ -49,11 +50,7 @@ def further(plan: Plan, *, start: AskedStart | None, pools: AskedPools | None) -
         )
     return Further(
         cold_start=_cold_start(plan, start) if start else None,
-        pools=(
-            disaggregation(plan.parts, plan.request, pools, _closed(plan))
-            if pools
-            else None
-        ),
+        pools=(disaggregation(plan.parts, plan.request, pools, _closed(plan)) if pools else None),
     )
 
 

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from k31ctl.core.gates import Gate, evaluate
 from k31ctl.core.plan import Plan
@@ -13,9 +14,13 @@ from k31ctl.report.plan_document import document, result
 from k31ctl.report.plan_table import as_csv, as_markdown
 from k31ctl.report.plan_text import as_text
 
+if TYPE_CHECKING:
+    from k31ctl.core.further import Further
+
 
 def show_plan(
     plan: Plan,
+    beside: "Further | None",
     *,
     gates: tuple[Gate, ...],
     as_json: bool,
@@ -30,13 +35,13 @@ def show_plan(
 
     A file sent to ``-`` takes the place of the text; ``command`` is what makes the page again.
     """
-    named = result(plan)
+    named = result(plan, beside)
     held = tuple(evaluate(gate, named) for gate in gates)
     texts: dict[Path, str] = {}
     makers: tuple[tuple[Path | None, Callable[[], str]], ...] = (
         (csv, lambda: as_csv(plan)),
         (markdown, lambda: as_markdown(plan)),
-        (html, lambda: _page(document(plan, held), command)),
+        (html, lambda: _page(document(plan, held, beside), command)),
     )
     for path, made in makers:
         if path is not None:
@@ -44,9 +49,9 @@ def show_plan(
             texts[path] = made()
     write_all(texts)
     if as_json:
-        sys.stdout.write(document(plan, held))
+        sys.stdout.write(document(plan, held, beside))
     elif STANDARD_OUTPUT not in texts:
-        sys.stdout.write(as_text(plan, breakdown=breakdown, money=money))
+        sys.stdout.write(as_text(plan, beside, breakdown=breakdown, money=money))
     failed = [gate for gate in held if not gate.passed]
     if failed:
         shown = "; ".join(f"{gate.gate} is not met, it is {gate.actual_text}" for gate in failed)

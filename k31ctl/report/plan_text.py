@@ -2,13 +2,18 @@
 
 from collections.abc import Iterable
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 from k31ctl.core.figure import Basis
 from k31ctl.core.plan import Plan
 from k31ctl.report.cost_text import cost_summary, cost_text
+from k31ctl.report.further import further_blocks
 from k31ctl.report.plan_extras import WIDTH, extras
 from k31ctl.report.speed_text import speed_lines
 from k31ctl.units import show_bytes, show_gib
+
+if TYPE_CHECKING:
+    from k31ctl.core.further import Further
 
 BAR_WIDTH = 30
 LABEL_WIDTH = 17
@@ -17,7 +22,13 @@ BASIS_WIDTH = 20
 TOKENS_PER_K = 1024
 
 
-def as_text(plan: Plan, *, breakdown: bool = False, money: bool = False) -> str:
+def as_text(
+    plan: Plan,
+    beside: "Further | None" = None,
+    *,
+    breakdown: bool = False,
+    money: bool = False,
+) -> str:
     """The whole answer, at most 80 columns wide, ending in a newline.
 
     ``breakdown`` adds the parts of a step, ``money`` owning and other utilisations.
@@ -30,6 +41,8 @@ def as_text(plan: Plan, *, breakdown: bool = False, money: bool = False) -> str:
     blocks.append(speed_lines(plan.speed, breakdown=breakdown, mark=mark))
     if plan.cost_usd is not None:
         blocks.append(cost_text(plan.cost_usd) if money else cost_summary(plan.cost_usd))
+    if beside is not None:
+        blocks += further_blocks(beside)
     blocks += [block for block in (_ladder(plan), extras(plan), _closing(plan)) if block]
     blocks.append(_assumptions(plan, money=money))
     if plan.warnings:

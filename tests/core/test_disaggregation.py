@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from k31ctl.core.asked_pools import AskedPool, AskedPools
 from k31ctl.core.disaggregation import Disaggregation
-from k31ctl.core.disaggregation_choice import AskedPool, AskedPools, disaggregation, pool_layout
+from k31ctl.core.disaggregation_choice import disaggregation, pool_layout
 from k31ctl.core.pool_loop import PoolRates, pool_loop
 from k31ctl.core.pool_sizes import Sizes, best_sizes
 from k31ctl.errors import RefusedError

@@ -33,7 +33,11 @@ def _bad_rate(what: str) -> UsageError:
 
 ColdStartOpt = Annotated[
     bool,
-    typer.Option("--cold-start", help="Show the time from an empty disk to the first token."),
+    typer.Option(
+        "--cold-start",
+        help="Show the time from an empty disk to the first token.",
+        rich_help_panel="Starting, and two pools",
+    ),
 ]
 LinkRateOpt = Annotated[
     float | None,
@@ -42,17 +46,32 @@ LinkRateOpt = Annotated[
         metavar="RATE",
         parser=link_rate,
         help="Download rate of a node: 10Gbps or 125 MB/s.",
+        rich_help_panel="Starting, and two pools",
     ),
 ]
 StorageOpt = Annotated[
     str | None,
-    typer.Option("--storage", metavar="NAME", help="Where weights lie; a profile of storage."),
+    typer.Option(
+        "--storage",
+        metavar="NAME",
+        help="Where weights lie; a profile of storage.",
+        rich_help_panel="Starting, and two pools",
+    ),
 ]
 LoaderOpt = Annotated[
     str | None,
-    typer.Option("--loader", metavar="NAME", help="What reads them, such as instanttensor."),
+    typer.Option(
+        "--loader",
+        metavar="NAME",
+        help="What reads them, such as instanttensor.",
+        rich_help_panel="Starting, and two pools",
+    ),
 ]
 WarmCachesOpt = Annotated[
     bool,
-    typer.Option("--warm-caches/--cold-caches", help="Compiled kernels are kept, or are not."),
+    typer.Option(
+        "--warm-caches/--cold-caches",
+        help="Compiled kernels are kept, or are not.",
+        rich_help_panel="Starting, and two pools",
+    ),
 ]

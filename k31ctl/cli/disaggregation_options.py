@@ -71,5 +71,6 @@ DisaggregateOpt = Annotated[
         metavar="POOLS",
         parser=asked_pools,
         help="auto, or prefill=1xTP8,decode=2xTP8xDCP8.",
+        rich_help_panel="Starting, and two pools",
     ),
 ]

@@ -171,7 +171,7 @@ def _evaluate(
 def _candidate(
     option: Option, workload: Workload, service: Service, slo: Slo, length: int
 ) -> Candidate:
-    gpus, price = option.layout.world, option.usd_per_gpu_hour
+    gpus, hourly = option.layout.world, option.usd_per_hour
     rate = option.layout.dp * service.requests_per_s
     output = rate * workload.output_tokens
     return Candidate(
@@ -185,9 +185,23 @@ def _candidate(
         1 / service.tpot_s,
         service.ttft_s,
         service.tpot_s,
-        None if price is None else price * gpus / (output * S_PER_HOUR) * TOKENS_PER_M,
+        None if hourly is None else _usd_per_m_output(hourly, output, workload, service, option),
         excess(service, slo, output_tokens=workload.output_tokens) if slo.limits else 0.0,
     )
+
+
+def _usd_per_m_output(
+    usd_per_hour: float, output_tok_s: float, workload: Workload, service: Service, option: Option
+) -> float:
+    """US dollars of a million output tokens, as ``core.cost`` has it: decoding's share of the time.
+
+    Formula: (1 - f) H / (u N), with f the share of prefill, H dollars an hour, u the utilisation
+    and N output tokens an hour.
+    """
+    steps = (workload.output_tokens - 1) / option.case.tokens_per_step
+    decoding = service.decode_s * steps
+    share = decoding / (service.prefill_s + decoding) if decoding else 0.0
+    return share * usd_per_hour * TOKENS_PER_M / (option.utilisation * output_tok_s * S_PER_HOUR)
 
 
 def _load_result(workload: Workload, candidates: list[Candidate]) -> LoadResult:

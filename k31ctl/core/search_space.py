@@ -63,6 +63,7 @@ class SearchSpace:
     workloads: tuple[Workload, ...]
     base: PlanRequest
     speed: SpeedParameters
+    utilisation: float
 
 
 @frozen
@@ -88,6 +89,7 @@ class Option:
     num_gpus: int
     place: tuple[str, str, Layout]
     usd_per_gpu_hour: float | None
+    utilisation: float
 
     @property
     def usd_per_hour(self) -> float | None:
@@ -218,6 +220,7 @@ def _variants(
             num_gpus=layout.world,
             place=(parts.node.id, parts.engine.id, layout),
             usd_per_gpu_hour=system.usd_per_gpu_hour,
+            utilisation=space.utilisation,
         )
 
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +10,7 @@ from k31ctl.catalog.decode import decode
 from k31ctl.catalog.engines import load_draft, resolve_engine
 from k31ctl.catalog.hardware import load_nodes
 from k31ctl.catalog.models import load_model
+from k31ctl.catalog.speed import load_speed
 from k31ctl.catalog.store import Kind, Store, read_text
 from k31ctl.catalog.yaml_text import parse_yaml
 from k31ctl.core.costing import NO_WISHES
@@ -25,6 +25,7 @@ from k31ctl.core.speed_parameters import SpeedParameters
 from k31ctl.core.workload import AskedWorkload, Workload
 from k31ctl.errors import K31Error, ProfileError
 from k31ctl.units import Bytes
+from k31ctl.values import frozen
 
 DEFAULT_ID: Final = "kimi-k3"
 _KERNELS: Final = {
@@ -42,7 +43,7 @@ _USUAL_OUTPUT: Final = 1024
 _COOKBOOK_PROMPT: Final = 8192
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Row:
     """A row of measurements: what was run, and what came out; None is not stated."""
 
@@ -96,7 +97,7 @@ QUANTITIES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Skipped:
     """A row that is no run of a deployment that the model knows, and why."""
 
@@ -308,9 +309,15 @@ def _request(row: _Row, sizes: Mapping[str, int], num_nodes: int) -> PlanRequest
             accepted_tokens=row.accepted,
         ),
         cost=NO_WISHES,
+        simulation=None,
     )
 
 
 def other_tables(store: Store, name: str) -> list[str]:
     """The packaged tables beside this one."""
     return [each for each in store.ids(Kind.MEASUREMENTS) if each != name]
+
+
+def check_table(store: Store, profile_id: str) -> None:
+    """Read a packaged table whole; raises ProfileError for the first bad row."""
+    load_trials(store, profile_id, load_speed(store))

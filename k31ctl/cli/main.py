@@ -12,12 +12,14 @@ from k31ctl.cli.inspect import inspect
 from k31ctl.cli.options import DebugOpt, VersionOpt
 from k31ctl.cli.plan import plan
 from k31ctl.cli.validate import validate
-from k31ctl.errors import K31Error
+from k31ctl.errors import InputError, K31Error, UsageError
 from k31ctl.report.failure import show_failure
 from k31ctl.report.version import show_version
 
 _INTERRUPTED: Final = 130
 _BROKEN_PIPE: Final = 141  # what a shell shows for a writer whose reader left
+# What typer raises for a mistake on the command line; only its subclasses have public names.
+_Mistake: Final[type[Exception]] = typer.BadParameter.__base__  # type: ignore[assignment]
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.command()(plan)
@@ -50,23 +52,57 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> None:
+    if sys.stdout is None:
+        raise _unwritable("it is closed")
+    # A name from a file may hold what no encoding has; it is shown escaped, as JSON escapes it.
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        try:
-            app(arguments, prog_name="k31ctl")
-        finally:
-            sys.stdout.flush()
+        code = app(arguments, prog_name="k31ctl", standalone_mode=False)
+        sys.stdout.flush()
     except BrokenPipeError:
-        _leave_quietly()
-    except SystemExit as stop:
-        if isinstance(stop.__context__, BrokenPipeError):
-            _leave_quietly()
-        raise
+        _drop_output()
+        sys.exit(_BROKEN_PIPE)
+    except OSError as error:
+        _drop_output()
+        raise _unwritable((error.strerror or "it failed").lower()) from error
+    except _Mistake as mistake:
+        if not str(mistake) and not hasattr(mistake, "param"):
+            sys.exit(UsageError.exit_code)  # no command was given, and the help is shown
+        raise _usage_error(mistake) from None
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    if code:
+        sys.exit(code)
 
 
-def _leave_quietly() -> None:
-    """End without the complaint that Python makes when it flushes into a closed pipe."""
+def _usage_error(mistake: BaseException) -> UsageError:
+    """A mistake that typer found, in the three parts of every other one."""
+    context = getattr(mistake, "ctx", None)
+    command = context.command_path if context else "k31ctl"
+    message = str(getattr(mistake, "message", "")) or str(mistake)
+    parameter = getattr(mistake, "param", None)
+    where = parameter.opts[0] if parameter is not None else command
+    near = getattr(mistake, "possibilities", None)
+    remedy = f"did you mean {' or '.join(near)}? " if near else ""
+    return UsageError(
+        (message[:1].lower() + message[1:]).rstrip("."),
+        where=where,
+        remedy=f"{remedy}{command} --help shows what there is",
+    )
+
+
+def _unwritable(why: str) -> InputError:
+    return InputError(
+        f"the answer cannot be written: {why}",
+        where="standard output",
+        remedy="send it to a terminal, a pipe or a file with room",
+    )
+
+
+def _drop_output() -> None:
+    """Let Python's own last flush go nowhere, or it would complain a second time."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(_BROKEN_PIPE)
 
 
 def _without_debug(given: list[str]) -> tuple[list[str], bool]:

@@ -29,32 +29,53 @@ MOST_SYSTEMS: Final = 32
 FEW_NODES: Final = 4
 
 SearchOpt = Annotated[
-    bool, typer.Option("--search", help="Walk layouts, engines and hardware for the best.")
+    bool,
+    typer.Option(
+        "--search",
+        help="Walk layouts, engines and hardware for the best.",
+        rich_help_panel="Search",
+    ),
 ]
-GoalOpt = Annotated[Goal, typer.Option("--goal", help="What the first recommendation is for.")]
-SloOpt = Annotated[
-    str | None,
-    typer.Option("--slo", metavar="LIMITS", help="Such as ttft_p99_s<=5,tpot_p99_s<=0.05."),
+GoalOpt = Annotated[
+    Goal,
+    typer.Option("--goal", help="What the first recommendation is for.", rich_help_panel="Search"),
 ]
 FleetOpt = Annotated[
     str | None,
     typer.Option(
-        "--fleet", metavar="LOAD", help="Such as users=20000,active=0.1,requests_per_hour=6."
+        "--fleet",
+        metavar="LOAD",
+        help="Such as users=20000,active=0.1,requests_per_hour=6.",
+        rich_help_panel="Search",
     ),
 ]
 SystemsOpt = Annotated[
     str | None,
     typer.Option(
-        "--systems", metavar="HARDWARE,...", help="Hardware to choose from, or all; --on."
+        "--systems",
+        metavar="HARDWARE,...",
+        help="Hardware to choose from, or all; --on.",
+        rich_help_panel="Search",
     ),
 ]
 EnginesOpt = Annotated[
     str | None,
-    typer.Option("--engines", metavar="NAME,...", help="What to choose from; else --engine."),
+    typer.Option(
+        "--engines",
+        metavar="NAME,...",
+        help="What to choose from; else --engine.",
+        rich_help_panel="Search",
+    ),
 ]
 MaxNodesOpt = Annotated[
     int,
-    typer.Option("--max-nodes", min=1, max=MOST_NODES, help="Most nodes for one replica."),
+    typer.Option(
+        "--max-nodes",
+        min=1,
+        max=MOST_NODES,
+        help="Most nodes for one replica.",
+        rich_help_panel="Search",
+    ),
 ]
 
 
@@ -123,7 +144,14 @@ def search_space(
         ),
         base=base,
         speed=speed,
+        utilisation=_utilisation(base, prices),
     )
+
+
+def _utilisation(base: PlanRequest, prices: PriceBook | None) -> float:
+    if base.cost.utilisation is not None:
+        return base.cost.utilisation
+    return prices.serving.utilisation if prices else 1.0
 
 
 def known_systems(store: Store) -> tuple[str, ...]:

@@ -2,34 +2,103 @@
 
 from math import isfinite
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from k31ctl.cli.options import Lengths
+from k31ctl.cli.options import Counts, Lengths
 from k31ctl.core.workload import USUAL_OUTPUT_TOKENS, AskedWorkload
 from k31ctl.errors import UsageError
 
+if TYPE_CHECKING:
+    from k31ctl.core.simulation_request import SimulationRequest
+
 MOST_ACCEPTED = 65.0
+MOST_RATE = 1e6
 
 CachedFractionOpt = Annotated[
     float,
-    typer.Option("--cached-fraction", help="Share of a prompt found in the prefix cache."),
+    typer.Option(
+        "--cached-fraction",
+        help="Share of a prompt found in the prefix cache.",
+        rich_help_panel="Load",
+    ),
 ]
 ConcurrencyOpt = Annotated[
     int | None,
-    typer.Option("--concurrency", min=1, max=1_000_000, help="Requests always in the system."),
+    typer.Option(
+        "--concurrency",
+        min=1,
+        max=1_000_000,
+        help="Requests always in the system.",
+        rich_help_panel="Load",
+    ),
 ]
 AcceptedTokensOpt = Annotated[
     float | None,
-    typer.Option("--accepted-tokens", help="Tokens that a step with a draft yields on average."),
+    typer.Option(
+        "--accepted-tokens",
+        help="Tokens that a step with a draft yields on average.",
+        rich_help_panel="Load",
+    ),
 ]
 CalibrationOpt = Annotated[
     Path | None,
-    typer.Option("--calibration", metavar="FILE", help="Speed parameters to use over ours."),
+    typer.Option(
+        "--calibration",
+        metavar="FILE",
+        help="Speed parameters to use over ours.",
+        rich_help_panel="Output",
+    ),
+]
+RateOpt = Annotated[
+    float | None,
+    typer.Option(
+        "--rate",
+        help="Requests that arrive in a second, at random; simulated.",
+        rich_help_panel="Load",
+    ),
+]
+TraceOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="Play a CSV or JSONL of arrival, prompt, output, cached.",
+        rich_help_panel="Load",
+    ),
+]
+SloOpt = Annotated[
+    str | None,
+    typer.Option(
+        "--slo",
+        metavar="LIMITS",
+        help="Service levels, such as ttft_p99_s<=5,tpot_p99_s<=0.05.",
+        rich_help_panel="Load",
+    ),
+]
+SimulateOpt = Annotated[
+    bool,
+    typer.Option(
+        "--simulate", help="Play the load out instead of the closed form.", rich_help_panel="Load"
+    ),
+]
+SeedOpt = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        min=0,
+        help="Of the random arrivals; the same gives the same.",
+        rich_help_panel="Load",
+    ),
 ]
 BreakdownOpt = Annotated[
-    bool, typer.Option("--breakdown", help="Show every part of a step, and its physical limit.")
+    bool,
+    typer.Option(
+        "--breakdown",
+        help="Show every part of a step, and its physical limit.",
+        rich_help_panel="Output",
+    ),
 ]
 
 
@@ -39,6 +108,8 @@ def asked_workload(
     output_tokens: int | None,
     cached_fraction: float,
     concurrency: int | None,
+    rate: float | None,
+    batch: Counts | None,
     accepted_tokens: float | None,
 ) -> AskedWorkload:
     """The load that was asked for; raises UsageError where a number cannot be."""
@@ -61,13 +132,53 @@ def asked_workload(
             where="--accepted-tokens",
             remedy="count the target's own token: give 1 where nothing drafted is kept",
         )
+    if rate is not None and concurrency is not None:
+        raise UsageError(
+            "a rate of arrivals and a number of requests at once are two different loads",
+            where="--rate, --concurrency",
+            remedy="leave one of them out",
+        )
+    if rate is not None and not (isfinite(rate) and 0 < rate <= MOST_RATE):
+        raise UsageError(
+            f"{rate} is not a rate above 0 and at most {MOST_RATE:g}",
+            where="--rate",
+            remedy="give the requests that arrive in a second, such as 0.5",
+        )
     return AskedWorkload(
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
         cached_fraction=cached_fraction,
-        concurrency=concurrency,
-        rate_per_s=None,
+        concurrency=concurrency or (batch[0] if batch and rate is None else None),
+        rate_per_s=rate,
         accepted_tokens=accepted_tokens,
+    )
+
+
+def simulation_request(
+    asked: AskedWorkload, *, trace: Path | None, slo: str | None, simulate: bool, seed: int
+) -> "SimulationRequest | None":
+    """What to play out: a trace, a rate, service levels, or where it was asked; else None."""
+    if not (simulate or trace or slo or asked.rate_per_s is not None):
+        return None
+    from random import Random
+
+    from k31ctl.catalog.trace import read_trace
+    from k31ctl.core.simulation_request import SimulationRequest
+    from k31ctl.core.slo import parse_slo
+
+    if trace is not None and (asked.rate_per_s is not None or asked.concurrency is not None):
+        raise UsageError(
+            "a trace says itself when its requests arrive",
+            where="--trace",
+            remedy="leave --rate and --concurrency out",
+        )
+    read = read_trace(trace) if trace is not None else None
+    return SimulationRequest(
+        trace=read.load if read else None,
+        trace_notes=read.notes if read else (),
+        slo=parse_slo(slo) if slo else None,
+        random=Random(seed),
+        seed=seed,
     )
 
 

@@ -2,7 +2,6 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from k31ctl.core.cache_plan import CacheRows
 from k31ctl.core.draft import Draft
@@ -11,6 +10,7 @@ from k31ctl.core.layout import Layout, stage_bounds
 from k31ctl.core.model import Model
 from k31ctl.core.pools import BlockPool, Pool, SharedPool, SplitPool
 from k31ctl.core.tallies import tallies
+from k31ctl.values import frozen
 
 BLOCK_ALIGN_TOKENS = 128
 PURE_LATENT_BLOCK_TOKENS = 64
@@ -22,7 +22,7 @@ _BLOCK_LOGS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageCache:
     """What one token and one request cost on a rank of one stage, in bytes."""
 

@@ -56,7 +56,7 @@ def _owning(book: PriceBook, ownership: Ownership, *, electricity_given: bool) -
         used = ownership.figures[0]
         found.append(
             Assumption(
-                id="purchase",
+                id="owning-purchase",
                 text=f"a node costs ${used.usd.low:,.0f} to ${used.usd.high:,.0f}: "
                 f"{used.source.says}",
                 basis=used.basis,
@@ -71,7 +71,10 @@ def _owning(book: PriceBook, ownership: Ownership, *, electricity_given: bool) -
         "residual_fraction": f"{_percent(owning.residual_fraction)} of its price is left then",
         "availability_fraction": f"nodes work {_percent(owning.availability_fraction)} of the time",
     }
-    found += [_marked(key, text, owning.marks, owning.source.url) for key, text in texts.items()]
+    found += [
+        _marked(f"owning_{key}", text, owning.marks, owning.source.url)
+        for key, text in texts.items()
+    ]
     texts = {
         "usd_per_kwh": f"electricity at ${site.usd_per_kwh.value:g}/kWh",
         "usd_per_kw_month": f"colocation at ${site.usd_per_kw_month.value:g} a kW and month",
@@ -80,12 +83,20 @@ def _owning(book: PriceBook, ownership: Ownership, *, electricity_given: bool) -
     }
     if electricity_given:
         del texts["usd_per_kwh"]
-    found += [_marked(key, text, site.marks, site.source.url) for key, text in texts.items()]
+    found += [
+        _marked(f"owning_{key}", text, site.marks, site.source.url) for key, text in texts.items()
+    ]
     return found
 
 
+def _all_marked(
+    texts: Mapping[str, str], marks: Mapping[str, Mark], source: str
+) -> list[Assumption]:
+    return [_marked(f"owning_{key}", text, marks, source) for key, text in texts.items()]
+
+
 def _marked(key: str, text: str, marks: Mapping[str, Mark], source: str) -> Assumption:
-    mark = marks.get(key)
+    mark = marks.get(key.removeprefix("owning_"))
     return Assumption(
         id=key.replace("_", "-"),
         text=f"{text}: {mark.why}" if mark else text,

@@ -1,7 +1,6 @@
 """A deployment before and after any context length is asked about: stages, pool, cells."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from k31ctl.core.cache_plan import CacheRows, cache_rows
@@ -22,11 +21,12 @@ from k31ctl.core.offload import resident_expert_bytes
 from k31ctl.core.pools import Pool
 from k31ctl.core.request import Parts, PlanRequest
 from k31ctl.core.weights import StageWeights, stage_weights
+from k31ctl.values import frozen
 
 ROOM_FOR_BLOCKS = 1.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Deployment:
     """A deployment before any context length is asked about.
 
@@ -45,7 +45,7 @@ class Deployment:
     resident: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Cell:
     """One context length at one number of requests, on the tightest GPU.
 

@@ -1,8 +1,9 @@
 """Where a number comes from: its basis, its source, and the assumptions behind it."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+
+from k31ctl.values import frozen
 
 
 class Basis(StrEnum):
@@ -17,7 +18,7 @@ class Basis(StrEnum):
     ASSUMED = "assumed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Assumption:
     """Something that is believed and not known; ``id`` is what an answer refers to."""
 
@@ -27,7 +28,7 @@ class Assumption:
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Line:
     """One line of a memory budget, in bytes, with every basis that went into it."""
 

@@ -1,7 +1,7 @@
 """How many replicas a number of users needs, and what happens when one of them fails."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, isfinite
 from typing import Final
 
@@ -12,6 +12,7 @@ from k31ctl.core.service import Service
 from k31ctl.core.slo import Slo
 from k31ctl.core.step_times import StepTimes
 from k31ctl.errors import UsageError
+from k31ctl.values import frozen
 
 EXAMPLE: Final = "users=20000,active=0.1,requests_per_hour=6,headroom=0.3,spare=1"
 MOST_USERS: Final = 1e10
@@ -20,7 +21,7 @@ _ENTRY = re.compile(r"\s*([a-z_]+)\s*=\s*(\S+)\s*")
 _MAX_SHOWN: Final = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FleetLoad:
     """Users, the fraction of them that is active at once, and the requests each of those sends.
 
@@ -40,7 +41,7 @@ class FleetLoad:
         return self.users * self.active_fraction * self.requests_per_hour / S_PER_HOUR
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Running:
     """One replica of so many that share the load evenly.
 
@@ -55,7 +56,7 @@ class Running:
     kept: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Fleet:
     """Replicas of one deployment for a load.
 

@@ -1,15 +1,15 @@
 """The best candidate for each goal, and the next best that is something else."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import assert_never
 
 from k31ctl.core.because import because
 from k31ctl.core.goal import Goal
 from k31ctl.core.search import Candidate, LoadResult
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Recommendation:
     """The best candidate for a goal, the best on another layout or hardware, and what decided.
 

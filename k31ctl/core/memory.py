@@ -1,7 +1,5 @@
 """Where the memory of each GPU goes: fixed lines by stage, and what they leave for the cache."""
 
-from dataclasses import dataclass
-
 from k31ctl.core.draft import Draft
 from k31ctl.core.engine import Engine, MemoryRule, Number, Size, for_gpu
 from k31ctl.core.figure import Basis, Line, merged
@@ -10,13 +8,14 @@ from k31ctl.core.layout import Layout
 from k31ctl.core.model import Model
 from k31ctl.core.tensors import Shard
 from k31ctl.core.weights import StageWeights
+from k31ctl.values import frozen
 
 MIB = 1 << 20
 GIB = 1 << 30
 REFERENCE_HIDDEN_SIZE = 7168
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reservation:
     """What the engine is told to reserve and to use, settled before any stage is looked at."""
 
@@ -26,7 +25,7 @@ class Reservation:
     with_vision: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageMemory:
     """One rank of one stage: capacity, the lines that are there before any request, the pool."""
 

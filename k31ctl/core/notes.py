@@ -1,7 +1,7 @@
 """What a plan assumed, and what a person should be warned of."""
 
 from k31ctl.core.deployment import Deployment
-from k31ctl.core.engine import for_gpu
+from k31ctl.core.engine import MemoryRule, for_gpu
 from k31ctl.core.figure import Assumption
 from k31ctl.core.request import Parts, PlanRequest
 
@@ -15,7 +15,8 @@ def assumptions(parts: Parts, request: PlanRequest, built: Deployment) -> tuple[
         found.append(
             Assumption(
                 id="memory-fraction",
-                text=f"{parts.engine.name} may use {fraction.value:g} of each GPU: {fraction.why}",
+                text=f"{parts.engine.name} may use {fraction.value:g} of {_of_what(parts)}: "
+                f"{fraction.why}",
                 basis=fraction.basis,
                 source=fraction.source,
             )
@@ -81,3 +82,9 @@ def warnings(
             f"({published.source})"
         )
     return tuple(found)
+
+
+def _of_what(parts: Parts) -> str:
+    if parts.engine.memory.rule is MemoryRule.TRTLLM_FRACTION:
+        return "what is left of each GPU after loading"
+    return "each GPU"

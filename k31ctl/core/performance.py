@@ -1,8 +1,9 @@
 """How fast a deployment serves one workload, how sure that is, and what bounds it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from math import exp, sqrt
+from typing import TYPE_CHECKING
 
 from k31ctl.core.estimate import Bound, Estimate
 from k31ctl.core.prediction import Case, prefill_tok_s_per_gpu, service_of
@@ -10,13 +11,17 @@ from k31ctl.core.service import Service
 from k31ctl.core.speed_parameters import SpeedParameters, parameter
 from k31ctl.core.step import Part, StepModel, spread_of
 from k31ctl.core.workload import Workload
+from k31ctl.values import frozen
+
+if TYPE_CHECKING:
+    from k31ctl.core.simulated import Simulated
 
 # Standard deviations on either side that hold 90 % of a normal distribution.
 INTERVAL = 1.645
 PREFILL_CONCURRENCY = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Performance:
     """A deployment under one workload. Times in seconds, rates in tokens per second.
 
@@ -123,6 +128,35 @@ def prefill_parts_of(
         tokens=tokens, past_tokens=past, sequences=max(1.0, tokens / uncached)
     )
     return parts, tokens
+
+
+def as_simulated(
+    found: Performance, played: "Simulated", load: Workload, *, gpus: int
+) -> Performance:
+    """The figures of a run that was played out, with the relative intervals of the closed form."""
+    summary = played.summary
+    tpot, itl = summary.tpot or summary.ttft, summary.itl or summary.ttft
+    waiting = played.num_groups * summary.mean_waiting
+    queued = waiting > played.num_groups * summary.mean_running
+    return replace(
+        found,
+        workload=load,
+        running=played.num_groups * summary.mean_running,
+        waiting=waiting,
+        ttft_s=_moved(found.ttft_s, summary.ttft.mean_s),
+        tpot_s=_moved(found.tpot_s, tpot.mean_s),
+        itl_s=_moved(found.itl_s, itl.mean_s),
+        e2e_s=_moved(found.e2e_s, summary.e2e.mean_s),
+        output_tok_s=_moved(found.output_tok_s, played.output_tok_s),
+        total_tok_s_per_gpu=_moved(found.total_tok_s_per_gpu, played.total_tok_s / gpus),
+        tok_s_per_user=_moved(found.tok_s_per_user, 1 / tpot.mean_s),
+        prefill_share=summary.prefill_fraction / max(summary.busy_fraction, 1e-9),
+        bound_by=Bound.QUEUE if queued else found.bound_by,
+    )
+
+
+def _moved(estimate: Estimate, value: float) -> Estimate:
+    return estimate.scaled(value / estimate.value)
 
 
 class _Spread:

@@ -1,10 +1,11 @@
 """How many tokens and requests an engine's cache holds, counted by the engine's own rule."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from k31ctl.values import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class Capacity:
     """What one engine instance would log about its cache at start-up.
 
@@ -43,7 +44,7 @@ class Pool(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BlockPool:
     """Blocks of one size for latents and states alike: vLLM's hybrid pool, TokenSpeed's arena.
 
@@ -95,7 +96,7 @@ class BlockPool:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SplitPool:
     """Two pools, latents by token and states by slot: SGLang, TensorRT-LLM.
 
@@ -138,7 +139,7 @@ class SplitPool:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SharedPool:
     """Pages and states drawn from one budget in bytes: the embedded engine.
 

@@ -1,7 +1,5 @@
 """A deployment under one load, and what the speed model says of it."""
 
-from dataclasses import dataclass
-
 from k31ctl.core.deployment import Deployment
 from k31ctl.core.engine import Engine
 from k31ctl.core.hardware import Node
@@ -13,9 +11,10 @@ from k31ctl.core.speed_parameters import SpeedParameters
 from k31ctl.core.step import Replica, StepModel
 from k31ctl.core.traffic import Traffic, traffic
 from k31ctl.core.workload import Workload
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Case:
     """What a prediction needs beside the parameters; nothing in it changes while they are fitted.
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from k31ctl.core.latencies import excess
@@ -14,6 +14,7 @@ from k31ctl.core.slo import Slo
 from k31ctl.core.step_times import StepTimes
 from k31ctl.core.workload import Workload
 from k31ctl.errors import RefusedError, UsageError
+from k31ctl.values import frozen
 
 S_PER_HOUR = 3600
 TOKENS_PER_M = 1_000_000
@@ -47,7 +48,7 @@ class Candidate(NamedTuple):
         return self.workload.concurrency
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LoadResult:
     """What was found for requests of one size.
 
@@ -63,7 +64,7 @@ class LoadResult:
     cost_front: tuple[Candidate, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SearchResult:
     """A whole search.
 
@@ -150,7 +151,7 @@ def _evaluate(
     candidates: list[Candidate],
     dropped: Dropped,
 ) -> None:
-    """Add a candidate for each load that the cache holds and that occupies all attention groups."""
+    """Add a candidate for each load that occupies every group and that the cache holds."""
     groups = option.layout.dp
     output = ladder[0].output_tokens
     length = ladder[0].prompt_tokens + output
@@ -170,7 +171,7 @@ def _evaluate(
 def _candidate(
     option: Option, workload: Workload, service: Service, slo: Slo, length: int
 ) -> Candidate:
-    gpus, price = option.layout.world, option.usd_per_gpu_hour
+    gpus, hourly = option.layout.world, option.usd_per_hour
     rate = option.layout.dp * service.requests_per_s
     output = rate * workload.output_tokens
     return Candidate(
@@ -184,9 +185,23 @@ def _candidate(
         1 / service.tpot_s,
         service.ttft_s,
         service.tpot_s,
-        None if price is None else price * gpus / (output * S_PER_HOUR) * TOKENS_PER_M,
+        None if hourly is None else _usd_per_m_output(hourly, output, workload, service, option),
         excess(service, slo, output_tokens=workload.output_tokens) if slo.limits else 0.0,
     )
+
+
+def _usd_per_m_output(
+    usd_per_hour: float, output_tok_s: float, workload: Workload, service: Service, option: Option
+) -> float:
+    """US dollars of a million output tokens, as ``core.cost`` has it: decoding's share of the time.
+
+    Formula: (1 - f) H / (u N), with f the share of prefill, H dollars an hour, u the utilisation
+    and N output tokens an hour.
+    """
+    steps = (workload.output_tokens - 1) / option.case.tokens_per_step
+    decoding = service.decode_s * steps
+    share = decoding / (service.prefill_s + decoding) if decoding else 0.0
+    return share * usd_per_hour * TOKENS_PER_M / (option.utilisation * output_tok_s * S_PER_HOUR)
 
 
 def _load_result(workload: Workload, candidates: list[Candidate]) -> LoadResult:

@@ -29,11 +29,12 @@ from k31ctl.core.step import StepModel
 from k31ctl.core.tallies import tallies
 from k31ctl.core.workload import Workload
 from k31ctl.errors import RefusedError
+from k31ctl.values import frozen
 
 NO_RATE = "speed-no-matmul-rate"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class System:
     """One kind of node, how many of it may be taken, and what a GPU-hour costs where known."""
 
@@ -42,7 +43,7 @@ class System:
     usd_per_gpu_hour: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SearchSpace:
     """All that is walked, and what every deployment of it shares.
 
@@ -62,9 +63,10 @@ class SearchSpace:
     workloads: tuple[Workload, ...]
     base: PlanRequest
     speed: SpeedParameters
+    utilisation: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Option:
     """One deployment that loads: what stays the same whatever the load.
 
@@ -87,6 +89,7 @@ class Option:
     num_gpus: int
     place: tuple[str, str, Layout]
     usd_per_gpu_hour: float | None
+    utilisation: float
 
     @property
     def usd_per_hour(self) -> float | None:
@@ -217,6 +220,7 @@ def _variants(
             num_gpus=layout.world,
             place=(parts.node.id, parts.engine.id, layout),
             usd_per_gpu_hour=system.usd_per_gpu_hour,
+            utilisation=space.utilisation,
         )
 
 

@@ -1,7 +1,5 @@
 """The whole answer of a search: what was found, what is recommended, and the fleet for a load."""
 
-from dataclasses import dataclass
-
 from k31ctl.core.fleet import Fleet, FleetLoad, fleet
 from k31ctl.core.goal import Goal
 from k31ctl.core.goals import Recommendation, recommendations
@@ -10,9 +8,10 @@ from k31ctl.core.search_space import SearchSpace
 from k31ctl.core.slo import Slo
 from k31ctl.core.unreachable import check_reachable
 from k31ctl.errors import RefusedError, UsageError
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LoadAnswer:
     """What is recommended for requests of one size.
 
@@ -30,7 +29,7 @@ class LoadAnswer:
         return next((r for r in self.recommendations if r.goal is goal), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Searched:
     """The answer, with the goal that comes first."""
 

@@ -6,10 +6,10 @@ benchmarks with a fixed concurrency measure, and where their long TTFT at a high
 comes from.
 """
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from k31ctl.core.step import Replica
+from k31ctl.values import frozen
 
 
 class Steps(Protocol):
@@ -29,7 +29,7 @@ class Steps(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Service:
     """What one replica gives, in seconds and requests per second, at its running requests.
 

@@ -1,25 +1,31 @@
 """The speed of a deployment: for what was asked, for every cell, and over a range of loads."""
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from k31ctl.core.deployment import Cell, Deployment
 from k31ctl.core.estimate import Estimate
 from k31ctl.core.figure import Assumption, Basis
-from k31ctl.core.performance import Performance, performance
+from k31ctl.core.performance import Performance, as_simulated, performance
 from k31ctl.core.prediction import Case, case_of
 from k31ctl.core.request import Parts, PlanRequest
 from k31ctl.core.step import StepModel
 from k31ctl.core.vision import ImageTokens
 from k31ctl.core.workload import Workload, resolved_workload
+from k31ctl.values import frozen
+
+if TYPE_CHECKING:
+    from k31ctl.core.simulated import Simulated
 
 CURVE = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 PATCHES_PER_TOKEN = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SpeedPlan:
     """``performance`` is for the load asked for, ``cells`` one by one for the cells of the plan.
 
+    ``simulated`` is the load played out, where that was asked or only that is honest.
     ``curve`` goes over concurrencies up to what the cache holds and once beyond. All are empty,
     and ``why_not`` says why, where nothing can run.
     """
@@ -28,6 +34,7 @@ class SpeedPlan:
     cells: tuple[Performance | None, ...]
     curve: tuple[Performance, ...]
     why_not: str
+    simulated: "Simulated | None"
     assumptions: tuple[Assumption, ...]
 
 
@@ -62,7 +69,12 @@ def speed_plan(
     why_not = _why_not(parts, request, built)
     if why_not:
         return SpeedPlan(
-            performance=None, cells=(None,) * len(cells), curve=(), why_not=why_not, assumptions=()
+            performance=None,
+            cells=(None,) * len(cells),
+            curve=(),
+            why_not=why_not,
+            simulated=None,
+            assumptions=(),
         )
     depth, kept = drafting(parts, request, built)
     case = case_of(parts, built, draft_tokens=depth, tokens_per_step=kept)
@@ -72,16 +84,30 @@ def speed_plan(
     )
     if image is not None:
         asked = replace(asked, prompt_tokens=asked.prompt_tokens + image.num_tokens)
-    found = speed.at(asked)
+    played = None
+    if request.simulation is not None:
+        from k31ctl.core.simulated import simulated  # noqa: PLC0415  most plans play nothing out
+
+        played = simulated(case, speed.step, built, asked, request.simulation)
+    found = speed.at(asked if played is None else _played_load(asked, played))
+    if found is not None and played is not None:
+        found = as_simulated(found, played, asked, gpus=built.layout.world)
     if found is not None and image is not None:
         found = _with_image(found, case, speed.step, image)
     return SpeedPlan(
         performance=found,
         cells=tuple(speed.at(_cell_load(request, cell)) for cell in cells),
         curve=_curve(speed, asked),
+        simulated=played,
         why_not="" if found else "the cache holds no request of this length",
         assumptions=_assumptions(parts, request, depth, kept),
     )
+
+
+def _played_load(asked: Workload, played: "Simulated") -> Workload:
+    """A closed loop with as many requests as ran at once on average."""
+    running = max(1, round(played.num_groups * played.summary.mean_running))
+    return replace(asked, concurrency=running, rate_per_s=None)
 
 
 def _why_not(parts: Parts, request: PlanRequest, built: Deployment) -> str:
@@ -155,7 +181,7 @@ def _assumptions(
         found.append(
             Assumption(
                 id="speed-sparse",
-                text=f"no measurement of {parts.model.name} on data-centre GPUs is public: its "
+                text=f"no public measurement of {parts.model.name} on data-centre GPUs exists: its "
                 "speed is that of Kimi K3 with the indexer's traffic and arithmetic added and "
                 "attention cut to the selected tokens",
                 basis=Basis.ASSUMED,

@@ -4,7 +4,6 @@ Same times as ``StepModel``, to rounding: what does not depend on the load is mu
 and stages that are alike are counted once.
 """
 
-from dataclasses import dataclass
 from math import exp, log, sqrt
 
 from k31ctl.core.step import (
@@ -14,9 +13,10 @@ from k31ctl.core.step import (
     StepModel,
 )
 from k31ctl.core.traffic import StageTraffic
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Communication:
     """Seconds that pass whatever the load, for each token, and for each up to the ramp's end."""
 

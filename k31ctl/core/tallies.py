@@ -2,13 +2,13 @@
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from itertools import accumulate
 from typing import Final, TypeVar
 
 from k31ctl.core.model import LinearAttention, Model
 from k31ctl.core.tensors import Group, Place, Shard, TensorTemplate
+from k31ctl.values import frozen
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ def once_per_model(compute: Callable[[Model], T]) -> Callable[[Model], T]:
     return remembered
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Family:
     """Tensors that are divided alike and lie in the same layers.
 
@@ -67,7 +67,7 @@ class Family:
                 return self.before[end] - self.before[first]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageSums:
     """What a rank of one stage holds beside routed experts, and what of it every token uses."""
 
@@ -78,7 +78,7 @@ class StageSums:
     head_params: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Tallies:
     """Layers by kind, running counts of them, and the tensors without prediction layers by family.
 

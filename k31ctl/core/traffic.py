@@ -3,8 +3,6 @@
 Everything here is counted from the model and the layout; no figure is measured or assumed.
 """
 
-from dataclasses import dataclass
-
 from k31ctl.core.cache_plan import CacheRows
 from k31ctl.core.draft import Draft
 from k31ctl.core.engine import Engine
@@ -13,12 +11,13 @@ from k31ctl.core.model import Model
 from k31ctl.core.tallies import Family, once_per_model, tallies
 from k31ctl.core.tensors import Group
 from k31ctl.core.weights import all_ways, expert_layers, expert_width_on_rank
+from k31ctl.values import frozen
 
 BF16_BYTES = 2
 FLOPS_PER_WEIGHT = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageTraffic:
     """Counts of one rank of one stage.
 
@@ -39,7 +38,7 @@ class StageTraffic:
     expert_flops: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Traffic:
     """Counts of a whole deployment.
 

@@ -1,15 +1,14 @@
 """Weight bytes on each rank, by pipeline stage: what is divided, what every rank repeats."""
 
-from dataclasses import dataclass
-
 from k31ctl.core.engine import DataParallel, Engine, for_gpu
 from k31ctl.core.layout import Layout, stage_bounds
 from k31ctl.core.model import Model, WeightFormat
 from k31ctl.core.tallies import DIVIDED, Family, tallies
 from k31ctl.core.tensors import Shard, TensorTemplate
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageWeights:
     """Bytes that each rank of one stage loads, by how they are divided.
 

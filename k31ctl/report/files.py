@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Mapping
+from errno import EISDIR
 from pathlib import Path
 
 from k31ctl.errors import InputError
@@ -10,44 +12,73 @@ STANDARD_OUTPUT = Path("-")
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write to a temporary file beside ``path`` and rename it; ``-`` is standard output.
+    """Write one file whole; ``-`` is standard output. Raises InputError as ``write_all`` does."""
+    write_all({path: text})
 
-    Raises InputError where the folder cannot be written to; nothing is left behind.
+
+def write_all(texts: Mapping[Path, str]) -> None:
+    """Write every file to a temporary one beside it, then rename them all; ``-`` is printed last.
+
+    Raises InputError where one cannot be written; then none of them is, and nothing is left behind.
     """
-    if path == STANDARD_OUTPUT:
-        sys.stdout.write(text)
-        return
+    files = {path: text for path, text in texts.items() if path != STANDARD_OUTPUT}
+    waiting: list[tuple[Path, Path]] = []
+    try:
+        for path, text in files.items():
+            waiting.append(_prepared(path, text))
+        while waiting:
+            temporary, target = waiting[0]
+            temporary.replace(target)
+            waiting.pop(0)
+    except OSError as error:
+        raise _unwritable(waiting[0][1] if waiting else path, error) from error
+    finally:
+        for temporary, _ in waiting:
+            temporary.unlink(missing_ok=True)
+    if STANDARD_OUTPUT in texts:
+        sys.stdout.write(texts[STANDARD_OUTPUT])
+
+
+def _prepared(path: Path, text: str) -> tuple[Path, Path]:
+    """The text on the disk under a temporary name, and the place that it is for."""
     try:
         target = path.resolve()
-        if target.exists() and not (target.is_file() or target.is_dir()):
+        if target.is_dir():
+            raise IsADirectoryError(EISDIR, "is a directory")
+        if target.exists() and not target.is_file():
             raise InputError(
                 f"{path.name} is a device or a pipe, not a file",
                 where=str(path),
                 remedy="name a regular file, or - for standard output",
             )
-        _replace(target, text)
+        return _written(target, text), target
     except OSError as error:
-        raise InputError(
-            f"cannot write {path.name}: {(error.strerror or 'failed').lower()}",
-            where=str(path),
-            remedy="name a file in a folder that exists and that you may write to",
-        ) from error
+        raise _unwritable(path, error) from error
 
 
-def _replace(path: Path, text: str) -> None:
+def _unwritable(path: Path, error: OSError) -> InputError:
+    return InputError(
+        f"cannot write {path.name}: {(error.strerror or 'failed').lower()}",
+        where=str(path),
+        remedy="name a file in a folder that exists and that you may write to",
+    )
+
+
+def _written(path: Path, text: str) -> Path:
     import tempfile  # noqa: PLC0415  slow to import, and most answers write no file
 
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).chmod(0o666 & ~_umask())
-        Path(name).replace(path)
+        temporary.chmod(0o666 & ~_umask())
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+    return temporary
 
 
 def _umask() -> int:

@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 from math import isinf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from k31ctl.core.capacity import StageCache
 from k31ctl.core.cost import Cost
@@ -11,10 +11,21 @@ from k31ctl.core.gates import GateResult
 from k31ctl.core.layout import Layout
 from k31ctl.core.memory import StageMemory
 from k31ctl.core.offload import Offload
+from k31ctl.core.performance import Performance
 from k31ctl.core.plan import Cell, Plan
 from k31ctl.report.cost_document import cost_document
 from k31ctl.report.envelope import envelope
-from k31ctl.report.speed_document import cell_document, curve_document, performance_document
+from k31ctl.report.further import further_document
+from k31ctl.report.speed_document import (
+    CELL_KEYS,
+    cell_document,
+    curve_document,
+    performance_document,
+    simulation_document,
+)
+
+if TYPE_CHECKING:
+    from k31ctl.core.further import Further
 
 LINE_KEYS = (
     "weights_bytes",
@@ -38,21 +49,22 @@ ROW_KEYS = (
     "kv_cache_bytes",
     "state_bytes",
     "free_bytes",
+    *CELL_KEYS,
 )
 
 
-def document(plan: Plan, gates: tuple[GateResult, ...]) -> str:
+def document(plan: Plan, gates: tuple[GateResult, ...], beside: "Further | None" = None) -> str:
     """The whole document as text."""
     return envelope(
         "plan",
         inputs=_inputs(plan),
-        result=result(plan) | {"gates": gates},
+        result=result(plan, beside) | {"gates": gates},
         assumptions=plan.assumptions,
         warnings=plan.warnings,
     )
 
 
-def result(plan: Plan) -> dict[str, Any]:
+def result(plan: Plan, beside: "Further | None" = None) -> dict[str, Any]:
     """The result by its names; what gates are held against."""
     found = {
         "fits": plan.fits,
@@ -72,19 +84,21 @@ def result(plan: Plan) -> dict[str, Any]:
         "performance": performance_document(plan.speed.performance),
         "performance_why_not": plan.speed.why_not,
         "curve": curve_document(plan.speed),
+        "simulation": simulation_document(plan.speed),
         "cost": cost_document(plan.cost_usd) if isinstance(plan.cost_usd, Cost) else None,
         "cost_why_not": plan.cost_usd.what if isinstance(plan.cost_usd, Unpriced) else "",
     }
+    if beside is not None:
+        found |= further_document(beside)
     if len(plan.cells) > 1:
         found["sweep"] = [
-            row(plan, cell) | cell_document(speed)
-            for cell, speed in zip(plan.cells, plan.speed.cells, strict=True)
+            row(plan, cell, speed) for cell, speed in zip(plan.cells, plan.speed.cells, strict=True)
         ]
     return found
 
 
-def row(plan: Plan, cell: Cell) -> dict[str, Any]:
-    """One row of the table, all in bytes, for the tightest GPU of that cell."""
+def row(plan: Plan, cell: Cell, speed: Performance | None) -> dict[str, Any]:
+    """One row of the table: bytes of the tightest GPU of that cell, and how fast it is."""
     stage = plan.stages[cell.stage]
     values = {
         "context_tokens": cell.context_tokens,
@@ -96,6 +110,7 @@ def row(plan: Plan, cell: Cell) -> dict[str, Any]:
         "kv_cache_bytes": cell.kv_cache_bytes,
         "state_bytes": cell.state_bytes,
         "free_bytes": cell.free_bytes,
+        **cell_document(speed),
     }
     return {key: values[key] for key in ROW_KEYS}
 

@@ -3,8 +3,10 @@
 import csv
 import io
 
+from k31ctl.core.performance import Performance
 from k31ctl.core.plan import Plan
 from k31ctl.report.plan_document import ROW_KEYS, row
+from k31ctl.report.speed_text import MS, number
 from k31ctl.units import show_gib
 
 
@@ -13,8 +15,8 @@ def as_csv(plan: Plan) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=ROW_KEYS, lineterminator="\n")
     writer.writeheader()
-    for cell in plan.cells:
-        values = row(plan, cell)
+    for cell, speed in zip(plan.cells, plan.speed.cells, strict=True):
+        values = row(plan, cell, speed)
         writer.writerow(values | {"fits": str(values["fits"]).lower()})
     return text.getvalue()
 
@@ -28,10 +30,11 @@ def as_markdown(plan: Plan) -> str:
         f"{plan.layout.text}, {parts.engine.name}, cache {plan.rows.kv_format}; "
         "sizes are GiB (2^30 bytes) on the tightest GPU.",
         "",
-        "| context, tokens | requests | fits | weights | KV cache | KDA state | left | at most |",
-        "|---:|---:|---|---:|---:|---:|---:|---:|",
+        "| context, tokens | requests | fits | weights | KV cache | KDA state | left | at most "
+        "| TTFT, s | TPOT, ms | output tokens/s |",
+        "|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for cell in plan.cells:
+    for cell, speed in zip(plan.cells, plan.speed.cells, strict=True):
         stage = plan.stages[cell.stage]
         sizes = (
             stage.line_bytes("weights_bytes"),
@@ -45,6 +48,7 @@ def as_markdown(plan: Plan) -> str:
             "yes" if cell.fits else "no",
             *(show_gib(size) for size in sizes),
             f"{cell.max_requests:,}",
+            *(_speed_columns(speed) if speed else ("", "", "")),
         ]
         lines.append(f"| {' | '.join(columns)} |")
     lines += ["", "Fixed on each GPU:", "", "| what | GiB | basis | source |", "|---|---:|---|---|"]
@@ -55,3 +59,11 @@ def as_markdown(plan: Plan) -> str:
     lines += [f"- {a.text} ({a.basis}; {a.source})" for a in plan.assumptions]
     lines += [f"- Warning: {warning}" for warning in plan.warnings]
     return "\n".join(lines) + "\n"
+
+
+def _speed_columns(found: Performance) -> tuple[str, str, str]:
+    return (
+        number(found.ttft_s.value),
+        number(found.tpot_s.value * MS),
+        number(found.output_tok_s.value),
+    )

@@ -2,13 +2,18 @@
 
 from collections.abc import Iterable
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 from k31ctl.core.figure import Basis
 from k31ctl.core.plan import Plan
 from k31ctl.report.cost_text import cost_summary, cost_text
+from k31ctl.report.further import further_blocks
 from k31ctl.report.plan_extras import WIDTH, extras
 from k31ctl.report.speed_text import speed_lines
 from k31ctl.units import show_bytes, show_gib
+
+if TYPE_CHECKING:
+    from k31ctl.core.further import Further
 
 BAR_WIDTH = 30
 LABEL_WIDTH = 17
@@ -17,7 +22,13 @@ BASIS_WIDTH = 20
 TOKENS_PER_K = 1024
 
 
-def as_text(plan: Plan, *, breakdown: bool = False, money: bool = False) -> str:
+def as_text(
+    plan: Plan,
+    beside: "Further | None" = None,
+    *,
+    breakdown: bool = False,
+    money: bool = False,
+) -> str:
     """The whole answer, at most 80 columns wide, ending in a newline.
 
     ``breakdown`` adds the parts of a step, ``money`` owning and other utilisations.
@@ -30,8 +41,10 @@ def as_text(plan: Plan, *, breakdown: bool = False, money: bool = False) -> str:
     blocks.append(speed_lines(plan.speed, breakdown=breakdown, mark=mark))
     if plan.cost_usd is not None:
         blocks.append(cost_text(plan.cost_usd) if money else cost_summary(plan.cost_usd))
+    if beside is not None:
+        blocks += further_blocks(beside)
     blocks += [block for block in (_ladder(plan), extras(plan), _closing(plan)) if block]
-    blocks.append(_assumptions(plan))
+    blocks.append(_assumptions(plan, money=money))
     if plan.warnings:
         blocks.append(["warnings", *_items("w", plan.warnings)])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
@@ -207,14 +220,20 @@ def _ladder(plan: Plan) -> list[str]:
 def _closing(plan: Plan) -> list[str]:
     if not plan.fits:
         return []
-    limit = plan.capacity.max_model_len
-    lines = _paragraph(
-        f"  {plan.parts.engine.name} will log: {plan.capacity.log}", indent="    "
-    ) + _paragraph(
-        f"  counted for requests of up to {limit:,} tokens: {plan.capacity.max_concurrency:.2f} "
-        "at once",
-        indent="    ",
-    )
+    limit, engine = plan.capacity.max_model_len, plan.parts.engine
+    says = "will log" if engine.logs_capacity else "holds, in our words"
+    lines = _paragraph(f"  {engine.name} {says}: {plan.capacity.log}", indent="    ")
+    whole = plan.request.max_model_len or plan.parts.model.max_position_embeddings
+    if limit == whole:
+        counted = f"{plan.capacity.max_concurrency:.2f} at once"
+        lines += _paragraph(
+            f"  counted for requests of up to {limit:,} tokens: {counted}", indent="    "
+        )
+    else:
+        lines += _paragraph(
+            f"  counted for requests of {limit:,} tokens, the longest that fits: {whole:,} do not",
+            indent="    ",
+        )
     if plan.instances > 1:
         lines.append(f"  on each of {plan.instances} data-parallel instances")
     if len(plan.cells) == 1:
@@ -223,9 +242,12 @@ def _closing(plan: Plan) -> list[str]:
     return lines
 
 
-def _assumptions(plan: Plan) -> list[str]:
+def _assumptions(plan: Plan, *, money: bool) -> list[str]:
+    """All of them; those on owning, which come last, only where owning is shown."""
     lines = ["assumptions"]
     for n, item in enumerate(plan.assumptions, 1):
+        if item.id.startswith("owning-") and not money:
+            break
         text = f"{item.text} ({item.basis}: {item.source})"
         lines += wrap(text, WIDTH, initial_indent=f"  a{n:<3}", subsequent_indent=" " * 6)
     return lines

@@ -24,6 +24,10 @@ CURVE_ESTIMATES = (
     "total_tok_s_per_gpu",
     "tok_s_per_user",
 )
+CELL_KEYS = (
+    *(f"{name}{end}" for name in CURVE_ESTIMATES for end in ("", "_low", "_high")),
+    "bound_by",
+)
 
 
 def performance_document(found: Performance | None) -> dict[str, Any] | None:
@@ -41,6 +45,39 @@ def performance_document(found: Performance | None) -> dict[str, Any] | None:
             *_parts("decode", found.decode_parts),
             *_parts("prefill", found.prefill_parts),
         ],
+    }
+
+
+def simulation_document(plan: SpeedPlan) -> dict[str, Any] | None:
+    """What a load that was played out came to; None where none was."""
+    played = plan.simulated
+    if played is None:
+        return None
+    good = played.goodput
+    return {
+        "summary": played.summary,
+        "num_groups": played.num_groups,
+        "output_tok_s": played.output_tok_s,
+        "total_tok_s": played.total_tok_s,
+        "seed": played.seed,
+        "notes": played.notes,
+        "goodput": None
+        if good is None
+        else {
+            "met": good.met,
+            "good_fraction": good.good_fraction,
+            "good_requests_per_s": good.good_requests_per_s * played.num_groups,
+            "good_output_tok_s": good.good_output_tok_s * played.num_groups,
+            "limits": [
+                {
+                    "name": kept.limit.name,
+                    "at_most_s": kept.limit.at_most_s,
+                    "actual_s": kept.actual_s,
+                    "kept": kept.kept,
+                }
+                for kept in good.limits
+            ],
+        },
     }
 
 

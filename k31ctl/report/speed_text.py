@@ -2,16 +2,20 @@
 
 from collections.abc import Sequence
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 from k31ctl.core.estimate import Estimate
 from k31ctl.core.performance import Performance
 from k31ctl.core.speed_plan import SpeedPlan
 from k31ctl.core.step import Part
 
+if TYPE_CHECKING:
+    from k31ctl.core.simulated import Simulated
+
 WIDTH = 80
 TOKENS_PER_K = 1024
 MS = 1e3
-LABEL_WIDTH = 34
+LABEL_WIDTH = 35
 BAR_WIDTH = 24
 PARTS = {
     "dense": "dense weights",
@@ -36,7 +40,7 @@ def speed_lines(plan: SpeedPlan, *, breakdown: bool, mark: str) -> list[str]:
     if found is None:
         return [f"  speed: none, since {plan.why_not}"]
     lines = [
-        f"  {_load_text(found):<{LABEL_WIDTH + 8}}{'low':>9}{'expected':>10}{'high':>9}  bound by"
+        f"  {_load_text(found):<{LABEL_WIDTH + 2}}{'low':>9}{'expected':>10}{'high':>9}  bound by"
     ]
     lines += [
         _row("TTFT, s", found.ttft_s, 1.0, f"{found.bound_by} {mark}"),
@@ -46,7 +50,9 @@ def speed_lines(plan: SpeedPlan, *, breakdown: bool, mark: str) -> list[str]:
         _row("tokens/s per GPU, in and out", found.total_tok_s_per_gpu, 1.0),
         _row("tokens/s per GPU, prefill alone", found.prefill_tok_s_per_gpu, 1.0),
     ]
-    if found.waiting:
+    if plan.simulated is not None:
+        lines += _played(plan.simulated)
+    elif found.waiting:
         lines += wrap(
             f"{found.running:,.0f} run at once, which is what the cache holds; "
             f"{found.waiting:,.0f} wait, and TTFT counts the waiting",
@@ -61,6 +67,49 @@ def speed_lines(plan: SpeedPlan, *, breakdown: bool, mark: str) -> list[str]:
         chunk = f"a prefill chunk of {found.chunk_tokens:,.0f} tokens"
         lines += ["", *_breakdown(chunk, found.prefill_parts)]
     return lines
+
+
+def _played(played: "Simulated") -> list[str]:
+    """What the simulation saw: the tail of each latency, the queue, and the service levels."""
+    found = played.summary
+    each = f" on each of {played.num_groups} groups" if played.num_groups > 1 else ""
+    texts = [
+        f"played out: {found.num_requests:,} requests in {found.duration_s:,.0f} s{each}, "
+        f"{found.mean_running:.1f} running and {found.mean_waiting:.1f} waiting on average, "
+        f"{found.preemptions:,} preempted, cache at most {found.kv_peak_fraction:.0%} full "
+        f"(seed {played.seed})"
+    ]
+    texts += [
+        f"{name} p50 {number(s.p50_s * f)}, p90 {number(s.p90_s * f)}, p99 {number(s.p99_s * f)} "
+        f"{unit}"
+        for name, s, f, unit in (
+            ("TTFT", found.ttft, 1.0, "s"),
+            ("TPOT", found.tpot, MS, "ms"),
+            ("longest gap", found.itl, MS, "ms"),
+        )
+        if s is not None
+    ]
+    texts += _levels(played)
+    texts += played.notes
+    return [
+        line
+        for text in texts
+        for line in wrap(text, WIDTH, initial_indent="    ", subsequent_indent="      ")
+    ]
+
+
+def _levels(played: "Simulated") -> list[str]:
+    good = played.goodput
+    if good is None:
+        return []
+    kept = "kept" if good.met else "not kept"
+    limits = ", ".join(
+        f"{k.limit.name} {number(k.actual_s or 0.0)} of {k.limit.at_most_s:g}" for k in good.limits
+    )
+    return [
+        f"service levels {kept}: {limits}; {good.good_fraction:.1%} of the requests keep all of "
+        f"them, {number(good.good_output_tok_s * played.num_groups)} output tokens/s of goodput"
+    ]
 
 
 def number(value: float) -> str:
@@ -90,7 +139,7 @@ def _tokens(count: int) -> str:
 
 def _row(label: str, estimate: Estimate, factor: float, bound: str = "") -> str:
     low, value, high = (number(v * factor) for v in (estimate.low, estimate.value, estimate.high))
-    return f"    {label:<{LABEL_WIDTH + 6}}{low:>9}{value:>10}{high:>9}  {bound}".rstrip()
+    return f"    {label:<{LABEL_WIDTH}}{low:>9}{value:>10}{high:>9}  {bound}".rstrip()
 
 
 def _curve(points: Sequence[Performance]) -> list[str]:

@@ -40,7 +40,11 @@ def test_an_id_is_a_name_and_never_a_path(profile_id: str) -> None:
 def test_an_unknown_kind_is_answered_with_the_kinds() -> None:
     with pytest.raises(ProfileError) as caught:
         Store(()).ids("gpus")
-    assert caught.value.remedy == "use one of models, hardware, engines, drafts, prices"
+    assert (
+        caught.value.remedy
+        == "use one of models, hardware, engines, drafts, prices, speed, storage, startup, "
+        "measurements"
+    )
 
 
 @pytest.mark.parametrize(

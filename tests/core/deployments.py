@@ -52,6 +52,7 @@ USUAL = PlanRequest(
         accepted_tokens=None,
     ),
     cost=NO_WISHES,
+    simulation=None,
 )
 WORKLOAD_FLAGS = tuple(field.name for field in fields(AskedWorkload))
 LAYOUT_FLAGS = ("nodes", "tp", "pp", "dp", "ep", "dcp")

@@ -41,7 +41,10 @@ def test_they_are_the_times_of_the_step_model(
 ) -> None:
     model, positions = model_of(name)
     times = StepTimes(model)
-    load = {"sequences": sequences, "context_tokens": context, "positions": positions}
-    assert times.decode_s(**load) == pytest.approx(model.decode_s(**load), rel=1e-9)
+    assert times.decode_s(
+        sequences=sequences, context_tokens=context, positions=positions
+    ) == pytest.approx(
+        model.decode_s(sequences=sequences, context_tokens=context, positions=positions), rel=1e-9
+    )
     chunk = {"tokens": tokens, "past_tokens": context, "sequences": sequences}
     assert times.prefill_s(**chunk) == pytest.approx(model.prefill_s(**chunk), rel=1e-9)

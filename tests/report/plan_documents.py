@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from k31ctl.report.plan_document import document
+from k31ctl.report.speed_document import CELL_KEYS
 from tests.core.deployments import planned
 
 LOADS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -16,22 +17,43 @@ UNMEASURED = (
 
 def bare() -> dict[str, Any]:
     """A plan for one case: nothing but memory and capacity."""
-    return loaded()
+    return silent(loaded())
+
+
+def real() -> dict[str, Any]:
+    """A plan for a table of cases as the program makes it, with its speed and its cost."""
+    return loaded(contexts=(8_192, 131_072), batches=(1, 8))
+
+
+def silent(found: dict[str, Any]) -> dict[str, Any]:
+    """The same document without a word on speed or money."""
+    result = found["result"]
+    for row in result.get("sweep", ()):
+        for key in CELL_KEYS:
+            del row[key]
+    for key in ("performance", "curve", "cost"):
+        result[key] = None
+    found["assumptions"] = [a for a in found["assumptions"] if not a["id"].startswith("speed")]
+    return found
 
 
 def swept() -> dict[str, Any]:
     """A plan for a table of cases, some of which do not fit."""
+    return silent(_swept())
+
+
+def _swept() -> dict[str, Any]:
     return loaded(contexts=(8_192, 32_768, 131_072, 524_288, 1_048_576), batches=(1, 8, 32, 128))
 
 
 def too_large() -> dict[str, Any]:
     """A plan that does not fit."""
-    return loaded(node_id="8x-h200")
+    return silent(loaded(node_id="8x-h200"))
 
 
 def staged() -> dict[str, Any]:
     """A plan over the stages of a pipeline."""
-    return loaded(node_id="8x-h200", nodes=2, tp=8, pp=2)
+    return silent(loaded(node_id="8x-h200", nodes=2, tp=8, pp=2))
 
 
 def full() -> dict[str, Any]:

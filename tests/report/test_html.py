@@ -186,7 +186,7 @@ def test_a_part_that_is_missing_leaves_one_sentence_and_all_sections(key: str, l
 
 def test_what_nobody_has_published_stands_in_the_conclusion() -> None:
     found = outline(documents.loaded(model_id="kimi-k3.1-pro", engine="vllm@main"))
-    assert "Not confirmed by anything public" in found.text
+    assert "Modelled, not measured" in found.text
     conclusion = found.text.split("Memory per GPU")[0]
     assert "no public tensor list of this release says so" in conclusion
     assert "its memory rules and flags may move" in conclusion

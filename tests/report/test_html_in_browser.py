@@ -55,7 +55,13 @@ def test_all_charts_are_drawn_without_a_complaint_or_a_request(
     keep(f"{scheme}-{width}.png", tab.picture())
 
 
-def test_a_plan_of_today_draws_its_memory_and_its_map(tab: Page, tmp_path: Path) -> None:
+def test_a_real_plan_is_drawn_whole(tab: Page, tmp_path: Path) -> None:
+    tab.open(written(tmp_path, documents.real()))
+    assert tab.run(f"{DRAWN}.length") == tab.run(f"{CHARTS}.length") >= 8
+    assert tab.errors == []
+
+
+def test_a_plan_of_memory_alone_draws_its_memory_and_its_map(tab: Page, tmp_path: Path) -> None:
     tab.open(written(tmp_path, documents.swept()))
     assert tab.run(DRAWN) == ["memory", "heatmap"]
     assert tab.errors == []

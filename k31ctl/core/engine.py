@@ -119,7 +119,10 @@ class EngineMemory:
 
 @frozen
 class EngineCache:
-    """The cache types of an engine; ``sparse_fp8`` is what ``fp8`` means for sparse attention."""
+    """The cache types of an engine; ``sparse_fp8`` is what ``fp8`` means for sparse attention.
+
+    ``fp8_needs`` says by GPU architecture, or ``default``, what else an fp8 cache has to be given.
+    """
 
     formats: tuple[KvFormat, ...]
     default: KvFormat
@@ -127,6 +130,7 @@ class EngineCache:
     sparse_fp8: dict[str, KvFormat]
     state_slots: dict[str, int]
     source: str
+    fp8_needs: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """State what cannot be true of a cache, so that a profile cannot say it."""

@@ -3,6 +3,7 @@
 from k31ctl.core.deployment import Deployment
 from k31ctl.core.engine import MemoryRule, for_gpu
 from k31ctl.core.figure import Assumption
+from k31ctl.core.kv_cache import KvFormat
 from k31ctl.core.request import Parts, PlanRequest
 
 
@@ -74,14 +75,28 @@ def warnings(
                 "--kv-memory is more than is left on the tightest GPU beside weights and "
                 "reservations: the engine would run out of memory"
             )
-    published = parts.model.published
-    if published and published.total_bytes and published.total_bytes != built.inventory.total_bytes:
-        off = published.total_bytes - built.inventory.total_bytes
-        found.append(
-            f"the published checkpoint differs from this inventory by {off:+,} bytes "
-            f"({published.source})"
-        )
+    needs = engine.cache.fp8_needs
+    if needs and built.rows.kv_format is KvFormat.FP8 and parts.model.indexer is None:
+        found.append(f"an fp8 cache needs {for_gpu(needs, parts.node.gpu.architecture)}")
+    found += _published_differences(parts, built)
     return tuple(found)
+
+
+def _published_differences(parts: Parts, built: Deployment) -> list[str]:
+    """What the released checkpoint is said to hold and this inventory does not: none is exact."""
+    published, counted = parts.model.published, built.inventory
+    if published is None:
+        return []
+    pairs = (
+        (published.total_bytes, counted.total_bytes, "bytes"),
+        (published.num_tensors, counted.num_tensors, "tensors"),
+    )
+    return [
+        f"the published checkpoint differs from this inventory by {said - own:+,} {what} "
+        f"({published.source})"
+        for said, own, what in pairs
+        if said and said != own
+    ]
 
 
 def _of_what(parts: Parts) -> str:

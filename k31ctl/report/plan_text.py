@@ -9,7 +9,7 @@ from k31ctl.core.plan import Plan
 from k31ctl.report.cost_text import cost_summary, cost_text
 from k31ctl.report.further import further_blocks
 from k31ctl.report.plan_extras import WIDTH, extras
-from k31ctl.report.speed_text import speed_lines
+from k31ctl.report.speed_text import cell_lines, speed_lines
 from k31ctl.units import show_bytes, show_gib
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ def _table(plan: Plan) -> list[str]:
             f"{tokens(cell.context_tokens):>10}{cell.batch:>10,}  {fits:<4}{kv:>13}{state:>11}"
             f"{left:>10}{cell.max_requests:>10,}"
         )
-    return lines
+    speeds = [(c, s) for c, s in zip(plan.cells, plan.speed.cells, strict=True) if s]
+    return [*lines, "", *cell_lines(speeds)] if speeds else lines
 
 
 def _marks(plan: Plan) -> dict[str, str]:

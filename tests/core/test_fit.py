@@ -125,6 +125,14 @@ def test_a_fit_does_not_start_from_an_earlier_one() -> None:
         assert entry(twice, name).spread == entry(once, name).spread
 
 
+def test_a_fit_without_measurements_forgets_an_earlier_one() -> None:
+    once = fitted(UNFITTED, TRIALS)
+    again = fitted(once, [])
+    for name in TRUTH:
+        assert entry(again, name).value == entry(again, name).prior
+        assert entry(again, name).basis is Basis.ASSUMED
+
+
 def test_what_no_measurement_touches_stays_at_its_prior() -> None:
     # nothing here crosses a network or runs on AMD
     found = fitted(speed(), TRIALS)

@@ -1,4 +1,4 @@
-"""A fit finds the parameters that measurements come from, and keeps its priors where there are none.
+"""A fit finds the parameters that measurements come from; without any it keeps its priors.
 
 Measurements are the model's own predictions under parameters that the fit does not know.
 """

@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 from math import isfinite
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from k31ctl.core.estimate import Estimate
 from k31ctl.core.kv_cache import KvFormat, StateDtype
 from k31ctl.core.performance import Performance
-from k31ctl.core.prediction import Case
-from tests.core.deployments import planned, speed
+from tests.core.deployments import speed
 from tests.core.speeds import case, faster, served
 
 CASES = {
@@ -69,7 +69,7 @@ def test_faster_hardware_is_never_slower(
 ) -> None:
     found = CASES[name]
     node = faster(found.node, memory=memory, matmul=matmul, link=link, latency=latency)
-    load = {"concurrency": users, "prompt_tokens": prompt}
+    load: dict[str, Any] = {"concurrency": users, "prompt_tokens": prompt}
     assert not no_worse(served(replace(found, node=node), **load), served(found, **load))
 
 
@@ -135,9 +135,9 @@ def test_every_figure_lies_between_its_low_and_its_high(
         output_tokens=output,
         cached_fraction=cached,
     )
-    for name, each in estimates(said).items():
-        assert 0 < each.low < each.value < each.high, name
-        assert isfinite(each.high), name
+    for figure, each in estimates(said).items():
+        assert 0 < each.low < each.value < each.high, figure
+        assert isfinite(each.high), figure
 
 
 @given(name=A_CASE, users=st.floats(1, 2_000), context=PROMPTS, positions=st.integers(1, 9))
@@ -146,7 +146,11 @@ def test_the_parts_of_a_decode_step_add_up_to_its_stages(
 ) -> None:
     found = CASES[name]
     step = found.step(speed())
-    load = {"sequences": users, "context_tokens": float(context), "positions": positions}
+    load: dict[str, Any] = {
+        "sequences": users,
+        "context_tokens": float(context),
+        "positions": positions,
+    }
     parts, stages = step.decode_parts(**load), step.decode_s(**load)
     assert len(stages) == found.layout.pp
     assert sum(part.seconds for part in parts) == pytest.approx(sum(stages))
@@ -154,12 +158,10 @@ def test_the_parts_of_a_decode_step_add_up_to_its_stages(
 
 
 @given(name=A_CASE, tokens=st.floats(1, 100_000), past=st.floats(0, 1e6))
-def test_the_parts_of_a_chunk_add_up_to_its_stages(
-    name: str, tokens: float, past: float
-) -> None:
+def test_the_parts_of_a_chunk_add_up_to_its_stages(name: str, tokens: float, past: float) -> None:
     found = CASES[name]
     step = found.step(speed())
-    load = {"tokens": tokens, "past_tokens": past, "sequences": 1.0}
+    load: dict[str, Any] = {"tokens": tokens, "past_tokens": past, "sequences": 1.0}
     parts, stages = step.prefill_parts(**load), step.prefill_s(**load)
     assert sum(part.seconds for part in parts) == pytest.approx(sum(stages))
 
@@ -222,7 +224,7 @@ def test_an_answer_of_one_token_is_a_prefill(name: str, users: int, prompt: int)
 def test_smaller_cache_rows_and_states_are_never_slower(
     engine: str, users: int, prompt: int
 ) -> None:
-    load = {"concurrency": users, "prompt_tokens": prompt}
+    load: dict[str, Any] = {"concurrency": users, "prompt_tokens": prompt}
     plain = served(case("kimi-k3", "8x-b300", engine, tp=8, kv_dtype=KvFormat.BF16), **load)
     rows = served(case("kimi-k3", "8x-b300", engine, tp=8, kv_dtype=KvFormat.FP8), **load)
     state = StateDtype.BF16
@@ -239,7 +241,11 @@ def test_sparse_attention_pays_at_a_million_tokens_and_not_at_two_thousand(users
     dense = case("kimi-k3", "8x-b300", "vllm@main", tp=8).step(speed())
 
     def both(context: float) -> tuple[float, float]:
-        load = {"sequences": float(users), "context_tokens": context, "positions": 1}
+        load: dict[str, Any] = {
+            "sequences": float(users),
+            "context_tokens": context,
+            "positions": 1,
+        }
         return sum(sparse.decode_s(**load)), sum(dense.decode_s(**load))
 
     long, short = both(1_048_576.0), both(2_048.0)

@@ -74,9 +74,7 @@ def test_every_legal_layout_that_fits_has_a_speed(
 
 
 def played(seed: int = 0) -> SimulationRequest:
-    return SimulationRequest(
-        trace=None, trace_notes=(), slo=None, random=Random(seed), seed=seed
-    )
+    return SimulationRequest(trace=None, trace_notes=(), slo=None, random=Random(seed), seed=seed)
 
 
 def speed_of(engine: str, **given: Any) -> Performance:
@@ -129,8 +127,13 @@ def test_a_request_that_comes_alone_takes_one_prefill_and_its_steps(
 @pytest.mark.parametrize("simulated", [False, True])
 def test_idle_groups_serve_nobody(simulated: bool) -> None:
     # four groups of eight ranks in a rack, and one request: three of them have none
-    load = {"prompt_tokens": 1024, "output_tokens": 64, "contexts": (1088,), "concurrency": 1}
-    sizes = {"nodes": 8, "tp": 32, "dp": 4, "ep": 32}
+    load: dict[str, Any] = {
+        "prompt_tokens": 1024,
+        "output_tokens": 64,
+        "contexts": (1088,),
+        "concurrency": 1,
+    }
+    sizes: dict[str, Any] = {"nodes": 8, "tp": 32, "dp": 4, "ep": 32}
     given = {**load, "simulation": played()} if simulated else load
     found = planned("kimi-k3", "4x-gb300", "sglang", **given, **sizes).speed.performance
     assert found is not None
@@ -148,7 +151,7 @@ def test_cached_tokens_are_still_attended_to_in_prefill() -> None:
 
 
 def test_the_curve_ends_where_the_cache_is_full() -> None:
-    load = {"prompt_tokens": 130_048, "output_tokens": 1024}
+    load: dict[str, Any] = {"prompt_tokens": 130_048, "output_tokens": 1024}
     found = planned("kimi-k3", "8x-b300", contexts=(131_072,), **load)
     curve = found.speed.curve
     assert [bool(point.waiting) for point in curve] == [False] * (len(curve) - 1) + [True]

@@ -12,7 +12,9 @@ from k31ctl.core.validation import UNSCORED, Validation, validation
 from tests.core.deployments import STORE, speed
 
 TRIALS, SKIPPED = load_trials(STORE, DEFAULT_ID, speed())
-OTHERS = tuple(t for name in other_tables(STORE, DEFAULT_ID) for t in load_trials(STORE, name, speed())[0])
+OTHERS = tuple(
+    t for name in other_tables(STORE, DEFAULT_ID) for t in load_trials(STORE, name, speed())[0]
+)
 
 
 @pytest.fixture(scope="module")

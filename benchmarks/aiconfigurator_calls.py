@@ -5,6 +5,7 @@ import os
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from argparse import Namespace
@@ -167,6 +168,7 @@ def predicted_by_peer(
                 refused[run.id] = why
             else:
                 calls[run.id, mode] = call
+    sys.stderr.write(f"asking {PEER} about {len(calls)} points, some seconds each\n")
     start = time.perf_counter()
     found, why = answers(python, list(calls.values()))
     seconds = time.perf_counter() - start

@@ -14,9 +14,10 @@ BLOCK_ALIGN_TOKENS = 128
 PURE_LATENT_BLOCK_TOKENS = 64
 GROUP_WASTE_LIMIT = 1.5
 
-_BLOCK_LOGS = {
+# The lines of these engines' own code; what the others print at start-up is not known here.
+_LOG_FORMS = {
     MemoryRule.VLLM_BLOCKS: "GPU KV cache size: {tokens:,} tokens",
-    MemoryRule.TOKENSPEED_ARENA: "arena of {blocks:,} parents, {tokens:,} tokens",
+    MemoryRule.SGLANG_POOLS: "max_total_num_tokens={tokens}, max_running_requests={requests}",
 }
 
 
@@ -166,7 +167,7 @@ def _block_pool(
         full_groups=full_groups,
         linear_groups=linear_groups,
         slots=slots,
-        log_form=_BLOCK_LOGS[engine.memory.rule],
+        log_form=_LOG_FORMS.get(engine.memory.rule, ""),
     )
 
 
@@ -236,6 +237,7 @@ def _split_pool(
         slots_per_request=slots if num_slots else 0,
         page_tokens=page,
         bytes_per_page=int(page * max(c.bytes_per_token for c in caches)),
+        log_form=_LOG_FORMS.get(engine.memory.rule, ""),
     )
 
 

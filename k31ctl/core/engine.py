@@ -117,6 +117,21 @@ class EngineMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CacheNeed:
+    """What a cache type asks of the launch, on these GPUs and for these model architectures."""
+
+    formats: tuple[KvFormat, ...]
+    gpus: tuple[str, ...]
+    architectures: tuple[str, ...]
+    text: str
+    source: str
+
+    def holds(self, kv_format: KvFormat, *, gpu: str, architecture: str) -> bool:
+        """Whether a deployment is one of those meant."""
+        return kv_format in self.formats and gpu in self.gpus and architecture in self.architectures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineCache:
     """The cache types of an engine; ``sparse_fp8`` is what ``fp8`` means for sparse attention."""
 
@@ -126,6 +141,7 @@ class EngineCache:
     sparse_fp8: dict[str, KvFormat]
     state_slots: dict[str, int]
     source: str
+    needs: tuple[CacheNeed, ...] = ()
 
     def __post_init__(self) -> None:
         """State what cannot be true of a cache, so that a profile cannot say it."""

@@ -34,8 +34,13 @@ class GateResult:
     """What a gate found."""
 
     gate: str
-    actual: float
+    actual: bool | float
     passed: bool
+
+    @property
+    def told(self) -> str:
+        """What was found, as a gate writes it: ``false`` or a number."""
+        return str(self.actual).lower() if isinstance(self.actual, bool) else f"{self.actual:,.15g}"
 
 
 def parse_gate(text: str) -> Gate:
@@ -82,12 +87,12 @@ def evaluate(gate: Gate, result: Mapping[str, object]) -> GateResult:
     return GateResult(gate=gate.text, actual=actual, passed=passed)
 
 
-def numeric_names(result: Mapping[str, object], prefix: str = "") -> dict[str, float]:
+def numeric_names(result: Mapping[str, object], prefix: str = "") -> dict[str, bool | float]:
     """Every number and truth value of nested mappings, by dotted name; lists are left out."""
-    found: dict[str, float] = {}
+    found: dict[str, bool | float] = {}
     for key, value in result.items():
         if isinstance(value, Mapping):
             found |= numeric_names(value, f"{prefix}{key}.")
         elif isinstance(value, bool | int | float):
-            found[f"{prefix}{key}"] = float(value)
+            found[f"{prefix}{key}"] = value
     return found

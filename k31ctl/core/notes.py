@@ -1,9 +1,16 @@
 """What a plan assumed, and what a person should be warned of."""
 
+from collections.abc import Iterator
+
 from k31ctl.core.deployment import Deployment
-from k31ctl.core.engine import for_gpu
+from k31ctl.core.engine import MemoryRule, for_gpu
 from k31ctl.core.figure import Assumption
+from k31ctl.core.inventory import Inventory
+from k31ctl.core.model import Published
 from k31ctl.core.request import Parts, PlanRequest
+
+# Publishers count padding, scales and containers in their own ways: K3's pads alone are 2,208.
+SAME_PARAMS = 1e-6
 
 
 def assumptions(parts: Parts, request: PlanRequest, built: Deployment) -> tuple[Assumption, ...]:
@@ -15,7 +22,8 @@ def assumptions(parts: Parts, request: PlanRequest, built: Deployment) -> tuple[
         found.append(
             Assumption(
                 id="memory-fraction",
-                text=f"{parts.engine.name} may use {fraction.value:g} of each GPU: {fraction.why}",
+                text=f"{parts.engine.name} may use {fraction.value:g} of {_shared_out(parts)}: "
+                f"{fraction.why}",
                 basis=fraction.basis,
                 source=fraction.source,
             )
@@ -43,6 +51,13 @@ def assumptions(parts: Parts, request: PlanRequest, built: Deployment) -> tuple[
         if key in shown:
             found.append(Assumption(id=key, text=size.why, basis=size.basis, source=size.source))
     return tuple(found)
+
+
+def _shared_out(parts: Parts) -> str:
+    """What the memory fraction of an engine is a fraction of."""
+    if parts.engine.memory.rule is MemoryRule.TRTLLM_FRACTION:
+        return "what is left of each GPU after loading"
+    return "each GPU"
 
 
 def warnings(
@@ -73,11 +88,34 @@ def warnings(
                 "--kv-memory is more than is left on the tightest GPU beside weights and "
                 "reservations: the engine would run out of memory"
             )
-    published = parts.model.published
-    if published and published.total_bytes and published.total_bytes != built.inventory.total_bytes:
-        off = published.total_bytes - built.inventory.total_bytes
-        found.append(
-            f"the published checkpoint differs from this inventory by {off:+,} bytes "
+    found += [
+        f"{need.text} ({need.source})"
+        for need in engine.cache.needs
+        if need.holds(
+            built.rows.kv_format,
+            gpu=parts.node.gpu.architecture,
+            architecture=parts.model.architecture,
+        )
+    ]
+    return (*found, *_published_otherwise(parts.model.published, built.inventory))
+
+
+def _published_otherwise(published: Published | None, counted: Inventory) -> Iterator[str]:
+    """Which published totals are not those of the inventory, which then is not called exact."""
+    if published is None:
+        return
+    totals = (
+        (published.total_bytes, counted.total_bytes, "bytes"),
+        (published.num_tensors, counted.num_tensors, "tensors"),
+        (published.total_params, counted.total_params, "parameters"),
+    )
+    off = [
+        f"{a - b:+,} {unit}"
+        for a, b, unit in totals
+        if a is not None and abs(a - b) > (SAME_PARAMS * b if unit == "parameters" else 0)
+    ]
+    if off:
+        yield (
+            f"the published checkpoint differs from this inventory by {' and '.join(off)} "
             f"({published.source})"
         )
-    return tuple(found)

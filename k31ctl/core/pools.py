@@ -9,7 +9,8 @@ class Capacity:
     """What one engine instance would log about its cache at start-up.
 
     ``max_concurrency`` is the engine's own ratio at ``max_model_len``; ``max_requests`` the whole
-    requests of that length that can run. ``log`` is the line to look for.
+    requests of that length that can run. ``log`` is the line to look for, empty where the engine's
+    own words are not known.
     """
 
     rule: str
@@ -91,7 +92,7 @@ class BlockPool:
             blocks_per_request=per_request,
             max_model_len=max_model_len,
             state_slots=self.slots * self.linear_groups,
-            log=self.log_form.format(tokens=tokens, blocks=self.num_blocks),
+            log=self.log_form.format(tokens=tokens),
         )
 
 
@@ -110,6 +111,7 @@ class SplitPool:
     slots_per_request: int
     page_tokens: int
     bytes_per_page: int
+    log_form: str
 
     def max_requests(self, context_tokens: int) -> int:
         """Requests of this length that run at once: the scarcer of tokens and slots decides."""
@@ -134,7 +136,7 @@ class SplitPool:
             blocks_per_request=-(-max_model_len // self.page_tokens),
             max_model_len=max_model_len,
             state_slots=self.num_slots,
-            log=f"max_total_num_tokens={self.num_tokens}, max_running_requests={running}",
+            log=self.log_form.format(tokens=self.num_tokens, requests=running),
         )
 
 

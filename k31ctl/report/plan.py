@@ -43,7 +43,7 @@ def show_plan(
         sys.stdout.write(as_text(plan, breakdown=breakdown, money=money))
     failed = [gate for gate in held if not gate.passed]
     if failed:
-        shown = "; ".join(f"{gate.gate} is not met, it is {gate.actual:.10g}" for gate in failed)
+        shown = "; ".join(f"{gate.gate} is not met, it is {gate.told}" for gate in failed)
         raise GateError(
             shown,
             where=f"{plan.parts.model.id} on {plan.layout.nodes} x {plan.parts.node.id}",

@@ -54,7 +54,12 @@ def document(plan: Plan, gates: tuple[GateResult, ...]) -> str:
     return envelope(
         "plan",
         inputs=_inputs(plan),
-        result=result(plan) | {"gates": gates},
+        result=result(plan)
+        | {
+            "gates": [
+                {"gate": g.gate, "actual": float(g.actual), "passed": g.passed} for g in gates
+            ]
+        },
         assumptions=plan.assumptions,
         warnings=plan.warnings,
     )

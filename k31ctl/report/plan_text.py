@@ -207,20 +207,36 @@ def _ladder(plan: Plan) -> list[str]:
 def _closing(plan: Plan) -> list[str]:
     if not plan.fits:
         return []
-    limit = plan.capacity.max_model_len
-    lines = _paragraph(
-        f"  {plan.parts.engine.name} will log: {plan.capacity.log}", indent="    "
-    ) + _paragraph(
-        f"  counted for requests of up to {limit:,} tokens: {plan.capacity.max_concurrency:.2f} "
-        "at once",
-        indent="    ",
-    )
+    lines = _paragraph(f"  {_log(plan)}", indent="    ")
+    lines += _paragraph(f"  {_counted(plan)}", indent="    ")
     if plan.instances > 1:
         lines.append(f"  on each of {plan.instances} data-parallel instances")
     if len(plan.cells) == 1:
         lines.append("  next: add --context 8k,128k,1m --batch 1,8 for a table; k31ctl inspect")
         lines.append("    DIR holds a downloaded checkpoint against this inventory")
     return lines
+
+
+def _log(plan: Plan) -> str:
+    """What to look for in the engine's log, or what it holds where its words are not known."""
+    name, found = plan.parts.engine.name, plan.capacity
+    if found.log:
+        return f"{name} will log: {found.log}"
+    return f"{name} holds: {found.kv_cache_tokens:,} tokens in {found.num_blocks:,} blocks"
+
+
+def _counted(plan: Plan) -> str:
+    """How many requests of the longest length run; a length that was cut to fit always gives 1."""
+    found, whole = plan.capacity, plan.parts.model.max_position_embeddings
+    if plan.request.max_model_len is None and found.max_model_len < whole:
+        return (
+            f"counted at {found.max_model_len:,} tokens, the longest single request that the cache "
+            f"holds: the full {whole:,} do not fit"
+        )
+    return (
+        f"counted for requests of up to {found.max_model_len:,} tokens: "
+        f"{found.max_concurrency:.2f} at once"
+    )
 
 
 def _assumptions(plan: Plan, *, money: bool) -> list[str]:

@@ -46,3 +46,11 @@ def test_at_most_and_more_than_exclude_each_other(value: int, limit: int) -> Non
     at_most = evaluate(parse_gate(f"x<={limit}"), result) if limit >= 0 else None
     more = evaluate(parse_gate(f"x>{limit}"), result) if limit >= 0 else None
     assert at_most is None or more is None or at_most.passed is not more.passed
+
+
+@pytest.mark.parametrize(
+    ("gate", "told"),
+    [("fits==false", "true"), ("tokens>8", "8"), ("memory.pool_bytes<1", "7")],
+)
+def test_what_a_gate_found_is_told_as_a_gate_writes_it(gate: str, told: str) -> None:
+    assert evaluate(parse_gate(gate), RESULT).told == told

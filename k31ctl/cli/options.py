@@ -1,6 +1,6 @@
 """Arguments and options that more than one command takes, each declared once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -8,6 +8,7 @@ import typer
 
 from k31ctl import units
 from k31ctl.errors import UsageError
+from k31ctl.report.files import STANDARD_OUTPUT
 
 T = TypeVar("T")
 
@@ -144,3 +145,20 @@ MaxModelLenOpt = Annotated[
         help="Longest context served.",
     ),
 ]
+
+
+def checked_outputs(as_json: bool, files: Mapping[str, Path | None]) -> None:
+    """Refuse two answers in one place, be it standard output or one file."""
+    taken = {STANDARD_OUTPUT: "--json"} if as_json else {}
+    for name, path in files.items():
+        if path is None:
+            continue
+        place = path if path == STANDARD_OUTPUT else path.absolute()
+        if place in taken:
+            raise UsageError(
+                f"{taken[place]} and {name} would both be written to "
+                f"{'standard output' if path == STANDARD_OUTPUT else path}",
+                where=f"{name} {path}",
+                remedy=f"give {name} a file of its own",
+            )
+        taken[place] = name

@@ -94,6 +94,7 @@ def plan(
 
     k31ctl plan --json --gate fits==true --gate "capacity.max_requests>=2"
     """
+    opt.checked_outputs(as_json, {"--csv": csv, "--markdown": markdown, "--html": html})
     store = Store(default_folders(profiles or ()))
     asked = load.asked_workload(
         prompt_tokens=prompt_tokens,

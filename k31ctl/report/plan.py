@@ -7,7 +7,7 @@ from pathlib import Path
 from k31ctl.core.gates import Gate, evaluate
 from k31ctl.core.plan import Plan
 from k31ctl.errors import GateError
-from k31ctl.report.files import STANDARD_OUTPUT, write_whole
+from k31ctl.report.files import STANDARD_OUTPUT, write_all
 from k31ctl.report.plan_document import document, result
 from k31ctl.report.plan_table import as_csv, as_markdown
 from k31ctl.report.plan_text import as_text
@@ -31,12 +31,14 @@ def show_plan(
     """
     named = result(plan)
     held = tuple(evaluate(gate, named) for gate in gates)
+    texts = {}
     if csv is not None:
-        write_whole(csv, as_csv(plan))
+        texts[csv] = as_csv(plan)
     if markdown is not None:
-        write_whole(markdown, as_markdown(plan))
+        texts[markdown] = as_markdown(plan)
     if html is not None:
-        write_whole(html, _page(document(plan, held), command))
+        texts[html] = _page(document(plan, held), command)
+    write_all(texts)
     if as_json:
         sys.stdout.write(document(plan, held))
     elif STANDARD_OUTPUT not in (csv, markdown, html):

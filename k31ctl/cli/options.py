@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from k31ctl import units
+from k31ctl.core.layout_rules import MOST_RANKS
 from k31ctl.errors import UsageError
 from k31ctl.report.files import STANDARD_OUTPUT
 
@@ -86,7 +87,7 @@ ModelArg = Annotated[
 OnOpt = Annotated[
     str, typer.Option("--on", metavar="HARDWARE", help="A hardware profile, or this.")
 ]
-NodesOpt = Annotated[int, typer.Option("--nodes", min=1, max=100_000, help="How many nodes.")]
+NodesOpt = Annotated[int, typer.Option("--nodes", min=1, max=MOST_RANKS, help="How many nodes.")]
 TpOpt = Annotated[int | None, typer.Option("--tp", min=1, help="Ranks of tensor parallelism.")]
 PpOpt = Annotated[int | None, typer.Option("--pp", min=1, help="Stages of pipeline parallelism.")]
 DpOpt = Annotated[int | None, typer.Option("--dp", min=1, help="Ranks of data parallelism.")]

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=True)
-def value(cls: type[T]) -> type[T]:
+def frozen(cls: type[T]) -> type[T]:
     """Make a class a frozen dataclass with slots, whose fields are given by name."""
     made = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True, match_args=False)(
         cls
@@ -62,8 +62,8 @@ def _constructor(cls: type) -> Callable[..., None]:
 def _eq(names: tuple[str, ...]) -> Callable[[object, object], bool]:
     def equal(self: object, other: object) -> bool:
         if other.__class__ is not self.__class__:
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in names)
+            return NotImplemented  # type: ignore[no-any-return]
+        return all(bool(getattr(self, name) == getattr(other, name)) for name in names)
 
     return equal
 

@@ -1,7 +1,6 @@
 """Which profile files are sound, and what is wrong with the others."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -11,8 +10,10 @@ from k31ctl.catalog.measurements import check_table
 from k31ctl.catalog.models import load_model_profile
 from k31ctl.catalog.prices import load_price_list
 from k31ctl.catalog.speed import load_speed_profile
+from k31ctl.catalog.storage import load_startup, load_storage
 from k31ctl.catalog.store import Kind, Store, files_in, kind_named
 from k31ctl.errors import ProfileError
+from k31ctl.values import frozen
 
 # A kind that is not listed is checked for its syntax, its id and its source alone.
 _LOADERS: Final[dict[Kind, Callable[[Store, str], object]]] = {
@@ -23,10 +24,12 @@ _LOADERS: Final[dict[Kind, Callable[[Store, str], object]]] = {
     Kind.SPEED: load_speed_profile,
     Kind.MEASUREMENTS: check_table,
     Kind.PRICES: load_price_list,
+    Kind.STORAGE: load_storage,
+    Kind.STARTUP: load_startup,
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProfileFinding:
     """The first thing that is wrong with one file."""
 
@@ -35,7 +38,7 @@ class ProfileFinding:
     remedy: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CheckResult:
     """How many files were read, and a finding for each bad one."""
 

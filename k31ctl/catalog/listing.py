@@ -1,13 +1,13 @@
 """Profiles by name: which there are, and one of them as it is written."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from k31ctl.catalog.store import Kind, Store, kind_named, read_profile, read_text, unknown_id
 from k31ctl.errors import ProfileError
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Listed:
     """One profile in a list."""
 
@@ -17,7 +17,7 @@ class Listed:
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shown:
     """One profile, as its file has it and as it was read."""
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +25,7 @@ from k31ctl.core.speed_parameters import SpeedParameters
 from k31ctl.core.workload import AskedWorkload, Workload
 from k31ctl.errors import K31Error, ProfileError
 from k31ctl.units import Bytes
+from k31ctl.values import frozen
 
 DEFAULT_ID: Final = "kimi-k3"
 _KERNELS: Final = {
@@ -43,7 +43,7 @@ _USUAL_OUTPUT: Final = 1024
 _COOKBOOK_PROMPT: Final = 8192
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Row:
     """A row of measurements: what was run, and what came out; None is not stated."""
 
@@ -97,7 +97,7 @@ QUANTITIES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Skipped:
     """A row that is no run of a deployment that the model knows, and why."""
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -14,24 +14,25 @@ from k31ctl.core.architecture import model_from_config
 from k31ctl.core.figure import Assumption, Basis
 from k31ctl.core.model import Model, Published
 from k31ctl.errors import InputError, ProfileError
+from k31ctl.values import frozen
 
 _HUB_NAME_PARTS: Final = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Source:
     url: str
     checked: date
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Assumed:
     id: str
     text: str
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Profile:
     """A model profile as it is written; ``config`` is spelled as the release's config.json."""
 

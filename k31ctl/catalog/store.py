@@ -27,6 +27,8 @@ class Kind(StrEnum):
     DRAFTS = "drafts"
     PRICES = "prices"
     SPEED = "speed"
+    STORAGE = "storage"
+    STARTUP = "startup"
     MEASUREMENTS = "measurements"
 
 

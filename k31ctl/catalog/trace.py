@@ -4,13 +4,13 @@ import csv
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from k31ctl.core.arrivals import Arrival, OpenLoop, RequestSize
 from k31ctl.errors import InputError
+from k31ctl.values import frozen
 
 MAX_BYTES: Final = 128 * 2**20
 MAX_ROWS: Final = 1_000_000
@@ -24,7 +24,7 @@ _REMEDY: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Columns:
     """The names of a kind of trace; ``arrival_s`` turns the text or number there into seconds."""
 
@@ -36,7 +36,7 @@ class Columns:
     arrival_s: Callable[[object], float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Trace:
     """Arrivals in order, the first at 0, and what was done to the file to make them so."""
 

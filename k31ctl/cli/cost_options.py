@@ -69,6 +69,7 @@ PriceOpt = Annotated[
         metavar="USD_PER_GPU_HOUR",
         parser=_amount("--price", most=MOST_USD_PER_HOUR, example="7.40"),
         help="What a GPU costs you for an hour.",
+        rich_help_panel="Money",
     ),
 ]
 ProviderOpt = Annotated[
@@ -77,11 +78,18 @@ ProviderOpt = Annotated[
         "--provider",
         metavar="CLASS_OR_PROVIDER",
         help="marketplace, neocloud, hyperscaler, owned, or a seller's price list.",
+        rich_help_panel="Money",
     ),
 ]
 TermOpt = Annotated[
     Term | None,
-    typer.Option("--term", metavar="TERM", parser=_term, help="on-demand, 1-year, 3-year or spot."),
+    typer.Option(
+        "--term",
+        metavar="TERM",
+        parser=_term,
+        help="on-demand, 1-year, 3-year or spot.",
+        rich_help_panel="Money",
+    ),
 ]
 UtilisationOpt = Annotated[
     float | None,
@@ -90,12 +98,16 @@ UtilisationOpt = Annotated[
         metavar="SHARE",
         parser=_utilisation,
         help="Share of time under full load, such as 0.6.",
+        rich_help_panel="Money",
     ),
 ]
 ApiOpt = Annotated[
     str | None,
     typer.Option(
-        "--api", metavar="NAME", help="Whose API to compare with: SELLER or SELLER/VARIANT."
+        "--api",
+        metavar="NAME",
+        help="Whose API to compare with: SELLER or SELLER/VARIANT.",
+        rich_help_panel="Money",
     ),
 ]
 PurchaseOpt = Annotated[
@@ -105,6 +117,7 @@ PurchaseOpt = Annotated[
         metavar="USD",
         parser=_amount("--purchase", most=MOST_USD, example="560000"),
         help="What one node costs you to buy.",
+        rich_help_panel="Money",
     ),
 ]
 StaffOpt = Annotated[
@@ -114,6 +127,7 @@ StaffOpt = Annotated[
         metavar="USD_PER_YEAR",
         parser=_amount("--staff", most=MOST_USD, example="180000"),
         help="What people for owned nodes cost you a year.",
+        rich_help_panel="Money",
     ),
 ]
 ElectricityOpt = Annotated[
@@ -123,6 +137,7 @@ ElectricityOpt = Annotated[
         metavar="USD_PER_KWH",
         parser=_amount("--electricity", most=MOST_USD_PER_KWH, example="0.08"),
         help="What electricity for owned nodes costs you.",
+        rich_help_panel="Money",
     ),
 ]
 

@@ -1,6 +1,6 @@
 """Arguments and options that more than one command takes, each declared once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -9,7 +9,6 @@ import typer
 from k31ctl import units
 from k31ctl.core.layout_rules import MOST_RANKS
 from k31ctl.errors import UsageError
-from k31ctl.report.files import STANDARD_OUTPUT
 
 T = TypeVar("T")
 
@@ -55,27 +54,47 @@ def _counts(text: str) -> Counts:
     return Counts(units.parse_list(text, _count))
 
 
-JsonOpt = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+JsonOpt = Annotated[
+    bool,
+    typer.Option("--json", help="One JSON document on standard output.", rich_help_panel="Output"),
+]
 DebugOpt = Annotated[
     bool, typer.Option("--debug", help="Show the traceback of a failure; goes anywhere.")
 ]
 VersionOpt = Annotated[bool, typer.Option("--version", help="Show the version and exit.")]
 ProfilesOpt = Annotated[
     list[Path] | None,
-    typer.Option("--profiles", metavar="DIR", help="A folder of profiles that go before ours."),
+    typer.Option(
+        "--profiles",
+        metavar="DIR",
+        help="A folder of profiles that go before ours.",
+        rich_help_panel="Output",
+    ),
 ]
 GateOpt = Annotated[
     list[str] | None,
-    typer.Option("--gate", metavar="EXPR", help="Exit 4 unless this holds, such as fits==true."),
+    typer.Option(
+        "--gate",
+        metavar="EXPR",
+        help="Exit 4 unless this holds, such as fits==true.",
+        rich_help_panel="Output",
+    ),
 ]
 HtmlOpt = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write the result as a page.")
+    Path | None,
+    typer.Option(
+        "--html", metavar="FILE", help="Write the result as a page.", rich_help_panel="Output"
+    ),
 ]
 CsvOpt = Annotated[
-    Path | None, typer.Option("--csv", metavar="FILE", help="Write the table as CSV.")
+    Path | None,
+    typer.Option("--csv", metavar="FILE", help="Write the table as CSV.", rich_help_panel="Output"),
 ]
 MarkdownOpt = Annotated[
-    Path | None, typer.Option("--markdown", metavar="FILE", help="Write the result as Markdown.")
+    Path | None,
+    typer.Option(
+        "--markdown", metavar="FILE", help="Write the result as Markdown.", rich_help_panel="Output"
+    ),
 ]
 
 ModelArg = Annotated[
@@ -85,15 +104,41 @@ ModelArg = Annotated[
     ),
 ]
 OnOpt = Annotated[
-    str, typer.Option("--on", metavar="HARDWARE", help="A hardware profile, or this.")
+    str,
+    typer.Option(
+        "--on",
+        metavar="HARDWARE",
+        help="A hardware profile, or this.",
+        rich_help_panel="Deployment",
+    ),
 ]
-NodesOpt = Annotated[int, typer.Option("--nodes", min=1, max=MOST_RANKS, help="How many nodes.")]
-TpOpt = Annotated[int | None, typer.Option("--tp", min=1, help="Ranks of tensor parallelism.")]
-PpOpt = Annotated[int | None, typer.Option("--pp", min=1, help="Stages of pipeline parallelism.")]
-DpOpt = Annotated[int | None, typer.Option("--dp", min=1, help="Ranks of data parallelism.")]
-EpOpt = Annotated[int | None, typer.Option("--ep", min=1, help="Ranks of expert parallelism.")]
+NodesOpt = Annotated[
+    int,
+    typer.Option(
+        "--nodes", min=1, max=MOST_RANKS, help="How many nodes.", rich_help_panel="Deployment"
+    ),
+]
+TpOpt = Annotated[
+    int | None,
+    typer.Option("--tp", min=1, help="Ranks of tensor parallelism.", rich_help_panel="Layout"),
+]
+PpOpt = Annotated[
+    int | None,
+    typer.Option("--pp", min=1, help="Stages of pipeline parallelism.", rich_help_panel="Layout"),
+]
+DpOpt = Annotated[
+    int | None,
+    typer.Option("--dp", min=1, help="Ranks of data parallelism.", rich_help_panel="Layout"),
+]
+EpOpt = Annotated[
+    int | None,
+    typer.Option("--ep", min=1, help="Ranks of expert parallelism.", rich_help_panel="Layout"),
+]
 DcpOpt = Annotated[
-    int | None, typer.Option("--dcp", min=1, help="Ranks of decode-context parallelism.")
+    int | None,
+    typer.Option(
+        "--dcp", min=1, help="Ranks of decode-context parallelism.", rich_help_panel="Layout"
+    ),
 ]
 ContextOpt = Annotated[
     Lengths | None,
@@ -102,12 +147,17 @@ ContextOpt = Annotated[
         metavar="TOKENS,...",
         parser=_said("--context", _lengths),
         help="Such as 8k,1m.",
+        rich_help_panel="Load",
     ),
 ]
 BatchOpt = Annotated[
     Counts | None,
     typer.Option(
-        "--batch", metavar="N,...", parser=_said("--batch", _counts), help="Such as 1,8,32."
+        "--batch",
+        metavar="N,...",
+        parser=_said("--batch", _counts),
+        help="Such as 1,8,32.",
+        rich_help_panel="Load",
     ),
 ]
 PromptTokensOpt = Annotated[
@@ -117,6 +167,7 @@ PromptTokensOpt = Annotated[
         metavar="TOKENS",
         parser=_said("--prompt-tokens", units.parse_tokens),
         help="Tokens per prompt.",
+        rich_help_panel="Load",
     ),
 ]
 OutputTokensOpt = Annotated[
@@ -126,6 +177,7 @@ OutputTokensOpt = Annotated[
         metavar="TOKENS",
         parser=_said("--output-tokens", units.parse_tokens),
         help="Tokens per answer.",
+        rich_help_panel="Load",
     ),
 ]
 KvMemoryOpt = Annotated[
@@ -135,6 +187,7 @@ KvMemoryOpt = Annotated[
         metavar="SIZE",
         parser=_said("--kv-memory", units.parse_bytes),
         help="Cache per GPU, such as 42.23GiB.",
+        rich_help_panel="Cache and memory",
     ),
 ]
 MaxModelLenOpt = Annotated[
@@ -144,22 +197,6 @@ MaxModelLenOpt = Annotated[
         metavar="TOKENS",
         parser=_said("--max-model-len", units.parse_tokens),
         help="Longest context served.",
+        rich_help_panel="Cache and memory",
     ),
 ]
-
-
-def checked_outputs(as_json: bool, files: Mapping[str, Path | None]) -> None:
-    """Refuse two answers in one place, be it standard output or one file."""
-    taken = {STANDARD_OUTPUT: "--json"} if as_json else {}
-    for name, path in files.items():
-        if path is None:
-            continue
-        place = path if path == STANDARD_OUTPUT else path.absolute()
-        if place in taken:
-            raise UsageError(
-                f"{taken[place]} and {name} would both be written to "
-                f"{'standard output' if path == STANDARD_OUTPUT else path}",
-                where=f"{name} {path}",
-                remedy=f"give {name} a file of its own",
-            )
-        taken[place] = name

@@ -8,14 +8,19 @@ from k31ctl.catalog.models import load_model
 from k31ctl.catalog.prices import load_price_book
 from k31ctl.catalog.speed import load_speed
 from k31ctl.catalog.store import Store, default_folders
+from k31ctl.cli import cold_start_options as starting
 from k31ctl.cli import cost_options as money
 from k31ctl.cli import options as opt
 from k31ctl.cli import plan_options as own
+from k31ctl.cli import search_options as seeking
 from k31ctl.cli import workload_options as load
+from k31ctl.cli.disaggregation_options import DisaggregateOpt
+from k31ctl.cli.further import further_answers
 from k31ctl.cli.hardware import node_named
 from k31ctl.core import plan as core
 from k31ctl.core.costing import NO_WISHES
 from k31ctl.core.gates import parse_gate
+from k31ctl.core.goal import Goal
 from k31ctl.core.kv_cache import StateDtype
 from k31ctl.core.layout_rules import AskedLayout
 from k31ctl.report.plan import show_plan
@@ -67,6 +72,18 @@ def plan(
     seed: load.SeedOpt = 0,
     calibration: load.CalibrationOpt = None,
     breakdown: load.BreakdownOpt = False,
+    search: seeking.SearchOpt = False,
+    goal: seeking.GoalOpt = Goal.THROUGHPUT,
+    fleet: seeking.FleetOpt = None,
+    systems: seeking.SystemsOpt = None,
+    engines: seeking.EnginesOpt = None,
+    max_nodes: seeking.MaxNodesOpt = 4,
+    cold_start: starting.ColdStartOpt = False,
+    link_rate: starting.LinkRateOpt = None,
+    storage: starting.StorageOpt = None,
+    loader: starting.LoaderOpt = None,
+    warm_caches: starting.WarmCachesOpt = False,
+    disaggregate: DisaggregateOpt = None,
     price: money.PriceOpt = None,
     provider: money.ProviderOpt = None,
     term: money.TermOpt = None,
@@ -94,7 +111,6 @@ def plan(
 
     k31ctl plan --json --gate fits==true --gate "capacity.max_requests>=2"
     """
-    opt.checked_outputs(as_json, {"--csv": csv, "--markdown": markdown, "--html": html})
     store = Store(default_folders(profiles or ()))
     asked = load.asked_workload(
         prompt_tokens=prompt_tokens,
@@ -122,17 +138,7 @@ def plan(
     own.checked_companions(kv_memory=kv_memory, offload=offload, resident_experts=resident_experts)
     gates = tuple(parse_gate(text) for text in gate or ())
     loaded = load_model(store, model)
-    node = node_named(store, on)
-    parts = core.Parts(
-        model=loaded,
-        node=node,
-        engine=resolve_engine(store, engine, loaded),
-        draft=load_draft(store, draft) if draft else None,
-        speed=load_speed(store, calibration),
-        prices=load_price_book(
-            store, about=(node.id, loaded.id, *([provider] if provider else ()))
-        ),
-    )
+    searching = search or fleet is not None or systems is not None
     request = core.PlanRequest(
         contexts=tuple(contexts),
         batches=tuple(batches),
@@ -156,12 +162,64 @@ def plan(
         resident_experts=resident_experts,
         workload=asked,
         cost=cost,
-        simulation=load.simulation_request(
-            asked, trace=trace, slo=slo, simulate=simulate, seed=seed
+        simulation=(
+            None
+            if searching
+            else load.simulation_request(asked, trace=trace, slo=slo, simulate=simulate, seed=seed)
         ),
     )
+    if searching:
+        from k31ctl.cli.search import search_and_show
+
+        search_and_show(
+            store,
+            loaded,
+            request,
+            on=on,
+            engine=engine,
+            draft=draft,
+            systems=systems,
+            engines=engines,
+            max_nodes=max_nodes,
+            goal=goal,
+            slo=slo,
+            fleet=fleet,
+            concurrencies=tuple(batch or ((concurrency,) if concurrency else ())),
+            state_dtype=state_dtype,
+            calibration=calibration,
+            provider=provider,
+            gates=gates,
+            as_json=as_json,
+            csv=csv,
+            html=html,
+            command=shlex.join(("k31ctl", *sys.argv[1:])),
+        )
+        return
+    node = node_named(store, on)
+    parts = core.Parts(
+        model=loaded,
+        node=node,
+        engine=resolve_engine(store, engine, loaded),
+        draft=load_draft(store, draft) if draft else None,
+        speed=load_speed(store, calibration),
+        prices=load_price_book(
+            store, about=(node.id, loaded.id, *([provider] if provider else ()))
+        ),
+    )
+    planned = core.plan(parts, request)
+    beside = further_answers(
+        store,
+        planned,
+        cold_start=cold_start,
+        link_rate=link_rate,
+        storage=storage,
+        loader=loader,
+        warm_caches=warm_caches,
+        disaggregate=disaggregate,
+    )
     show_plan(
-        core.plan(parts, request),
+        planned,
+        beside,
         gates=gates,
         as_json=as_json,
         breakdown=breakdown,

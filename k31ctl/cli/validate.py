@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from k31ctl.cli.options import JsonOpt, MarkdownOpt, ProfilesOpt, checked_outputs
+from k31ctl.cli.options import JsonOpt, MarkdownOpt, ProfilesOpt
 from k31ctl.cli.workload_options import CalibrationOpt
 
 TableArg = Annotated[
@@ -51,7 +51,6 @@ def validate(
     from k31ctl.core.validation import validation
     from k31ctl.report.validation import show_validation, write_parameters
 
-    checked_outputs(as_json, {"--markdown": markdown, "--fit": fit})
     store = Store(default_folders(profiles or ()))
     speed = load_speed(store, calibration)
     trials, skipped = load_trials(store, table, speed)

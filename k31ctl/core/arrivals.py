@@ -1,12 +1,12 @@
 """Which requests come, and when: users in a closed loop, or arrivals whatever the service does."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import cos, log, log1p, pi, sqrt
 from typing import Protocol
 
 from k31ctl.core.workload import Workload
+from k31ctl.values import frozen
 
 
 class Randomness(Protocol):
@@ -17,7 +17,7 @@ class Randomness(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RequestSize:
     """Tokens of one request; ``cached_tokens`` of the prompt are found in the prefix cache."""
 
@@ -33,7 +33,7 @@ class RequestSize:
             raise ValueError("cached_tokens must be at least 0 and below prompt_tokens")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Arrival:
     """A request and when it comes."""
 
@@ -41,7 +41,7 @@ class Arrival:
     size: RequestSize
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OpenLoop:
     """Requests that come when they come, in the order of their arrival."""
 
@@ -54,7 +54,7 @@ class OpenLoop:
             raise ValueError("arrivals must be in order and at least one")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ClosedLoop:
     """Users who each send the next request ``think_s`` after their previous one has finished."""
 

@@ -1,8 +1,9 @@
 """How an engine batches: whose tokens a step carries, who is admitted, what the cache holds."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+from k31ctl.values import frozen
 
 
 class StepCost(Protocol):
@@ -33,7 +34,7 @@ class Policy(StrEnum):
     """Prefill alone; decoding goes on once no admitted prompt is left: SGLang."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Batching:
     """The rules of an engine's scheduler.
 
@@ -70,7 +71,7 @@ class Batching:
         return max(0, self.chunk_tokens - num_decoding * self.budget_per_decode)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class KvBudget:
     """The engine's cache as units that requests hold: blocks, pages or bytes.
 

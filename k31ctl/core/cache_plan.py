@@ -1,7 +1,5 @@
 """The rows and states that a deployment keeps: formats settled, bytes per token and request."""
 
-from dataclasses import dataclass
-
 from k31ctl.core.engine import Engine, MemoryRule, for_gpu
 from k31ctl.core.figure import Assumption, Basis
 from k31ctl.core.kv_cache import (
@@ -15,6 +13,7 @@ from k31ctl.core.kv_cache import (
 from k31ctl.core.layout import Layout
 from k31ctl.core.model import Model
 from k31ctl.errors import RefusedError
+from k31ctl.values import frozen
 
 SPARSE_ROWS = Assumption(
     id="sparse-rows",
@@ -25,7 +24,7 @@ SPARSE_ROWS = Assumption(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CacheRows:
     """Bytes of the cache's rows and states, with the formats that they follow from.
 

@@ -1,7 +1,7 @@
 """From bytes left on each pipeline stage to the engine's own cache: which pool, how many blocks."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from k31ctl.core.cache_plan import CacheRows
 from k31ctl.core.draft import Draft
@@ -9,19 +9,20 @@ from k31ctl.core.engine import Engine, MemoryRule
 from k31ctl.core.layout import Layout, stage_bounds
 from k31ctl.core.model import Model
 from k31ctl.core.pools import BlockPool, Pool, SharedPool, SplitPool
+from k31ctl.core.tallies import tallies
+from k31ctl.values import frozen
 
 BLOCK_ALIGN_TOKENS = 128
 PURE_LATENT_BLOCK_TOKENS = 64
 GROUP_WASTE_LIMIT = 1.5
 
-# The lines of these engines' own code; what the others print at start-up is not known here.
-_LOG_FORMS = {
+_BLOCK_LOGS = {
     MemoryRule.VLLM_BLOCKS: "GPU KV cache size: {tokens:,} tokens",
-    MemoryRule.SGLANG_POOLS: "max_total_num_tokens={tokens}, max_running_requests={requests}",
+    MemoryRule.TOKENSPEED_ARENA: "arena of {blocks:,} parents, {tokens:,} tokens",
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageCache:
     """What one token and one request cost on a rank of one stage, in bytes."""
 
@@ -46,10 +47,11 @@ def stage_caches(
 ) -> tuple[StageCache, ...]:
     """Cache costs of each stage; tensor parallelism divides states and never latents."""
     index_ways = layout.dcp if engine.layout.index_keys_divided_by_dcp else 1
+    counted = tallies(model)
     found = []
     for stage, (first, end) in enumerate(stage_bounds(model.num_layers, layout)):
-        full = len(model.full_layers(first, end))
-        linear = len(model.linear_layers(first, end))
+        full = counted.full_before[end] - counted.full_before[first]
+        linear = counted.linear_before[end] - counted.linear_before[first]
         last = stage == layout.pp - 1
         found.append(
             StageCache(
@@ -118,11 +120,9 @@ def _groups(num_full: int, num_linear: int) -> tuple[int, int]:
 
 
 def _layers_of_group(layers: Sequence[int], groups: int, first: int, end: int) -> int:
-    """Most layers that any group has on a stage; group i takes every groups-th layer from i."""
-    return max(
-        (sum(first <= layer < end for layer in layers[i::groups]) for i in range(groups)),
-        default=0,
-    )
+    """Most of sorted layers that a group has on a stage; group i takes every groups-th from i."""
+    each = (layers[i::groups] for i in range(groups))
+    return max((bisect_left(some, end) - bisect_left(some, first) for some in each), default=0)
 
 
 def _block_pool(
@@ -135,8 +135,7 @@ def _block_pool(
     slots: int,
     draft: Draft | None,
 ) -> BlockPool:
-    full = list(model.full_layers(0, model.num_layers))
-    linear = list(model.linear_layers(0, model.num_layers))
+    full, linear = list(tallies(model).full), tallies(model).linear
     if draft is not None and draft.latent_layers:
         full += [model.num_layers - 1] * draft.latent_layers
     block_tokens = PURE_LATENT_BLOCK_TOKENS
@@ -167,7 +166,7 @@ def _block_pool(
         full_groups=full_groups,
         linear_groups=linear_groups,
         slots=slots,
-        log_form=_LOG_FORMS.get(engine.memory.rule, ""),
+        log_form=_BLOCK_LOGS[engine.memory.rule],
     )
 
 
@@ -237,7 +236,6 @@ def _split_pool(
         slots_per_request=slots if num_slots else 0,
         page_tokens=page,
         bytes_per_page=int(page * max(c.bytes_per_token for c in caches)),
-        log_form=_LOG_FORMS.get(engine.memory.rule, ""),
     )
 
 

@@ -1,7 +1,6 @@
 """US dollars per hour and per million tokens of a deployment that serves one mix of requests."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -9,6 +8,7 @@ from k31ctl.core.estimate import Estimate
 from k31ctl.core.figure import Assumption
 from k31ctl.core.ownership import Ownership
 from k31ctl.core.price_choice import ApiOffer, GpuHourPrice
+from k31ctl.values import frozen
 
 S_PER_HOUR: Final = 3600
 HOURS_PER_DAY: Final = 24
@@ -17,7 +17,7 @@ SENSITIVITY: Final = tuple(percent / 100 for percent in range(10, 101, 10))
 _MOST_DRIFT: Final = 0.02
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Mix:
     """Tokens of one average request; ``cached_fraction`` of the prompt is in the prefix cache."""
 
@@ -48,7 +48,7 @@ class Mix:
         return self.prompt_tokens + self.output_tokens
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Served:
     """What the whole deployment processes at full load, in tokens per second of each kind.
 
@@ -91,7 +91,7 @@ def served(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TokenPrices:
     """What a million tokens of each kind cost at one utilisation, in US dollars.
 
@@ -114,7 +114,7 @@ class Verdict(StrEnum):
     API_CHEAPER = "api-cheaper-at-full-load"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BreakEven:
     """Tokens a day, in and out, from which self-hosting costs less than the API.
 
@@ -131,7 +131,7 @@ class BreakEven:
     utilisation: Estimate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ApiCost:
     """What the same tokens cost from a seller: per million of the mix, and per hour of ours."""
 
@@ -140,7 +140,7 @@ class ApiCost:
     usd_per_hour: Estimate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SensitivityRow:
     """Prices at one utilisation; ``api_ratio`` is our cost over the API's, for the same tokens."""
 
@@ -150,7 +150,7 @@ class SensitivityRow:
     api_ratio: Estimate | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Cost:
     """What a deployment costs, what its tokens cost, and how that compares."""
 

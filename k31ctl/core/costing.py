@@ -1,7 +1,5 @@
 """From what was asked about money, and the catalog's prices, to the cost of a deployment."""
 
-from dataclasses import dataclass
-
 from k31ctl.core.cost import Cost, Mix, Served, cost_of
 from k31ctl.core.cost_notes import cost_assumptions
 from k31ctl.core.hardware import Node
@@ -15,9 +13,10 @@ from k31ctl.core.price_choice import (
 )
 from k31ctl.core.prices import ProviderClass, Term, fixed
 from k31ctl.errors import InputError, UsageError
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CostRequest:
     """What the user said about money; None is left to the catalog."""
 
@@ -48,7 +47,7 @@ NO_WISHES = CostRequest(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Unpriced:
     """Why there is no cost, and what would give one."""
 
@@ -93,6 +92,17 @@ def costed(
             electricity_given=request.usd_per_kwh is not None,
         ),
     )
+
+
+def usd_per_gpu_hour(
+    book: PriceBook | None, request: CostRequest, *, node: Node, num_nodes: int
+) -> float | None:
+    """What an hour of one of these GPUs costs, in US dollars; None where no price is known."""
+    if book is None:
+        return request.usd_per_gpu_hour
+    owned = _ownership(book, request, node=node, num_nodes=num_nodes)
+    found = _price(book, request, node=node, ownership=owned)
+    return found.usd.value if found else None
 
 
 def _price(

@@ -1,15 +1,15 @@
 """How long decode steps in a row take, with the cost asked at a few of them."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from k31ctl.core.batching import StepCost
+from k31ctl.values import frozen
 
 LINEAR_WITHIN: Final = 1e-5
 """Steps are summed as a straight line where the middle one is within this fraction of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Span:
     """Decode steps of one batch in a row."""
 

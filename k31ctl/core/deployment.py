@@ -1,7 +1,6 @@
 """A deployment before and after any context length is asked about: stages, pool, cells."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from k31ctl.core.cache_plan import CacheRows, cache_rows
@@ -11,16 +10,23 @@ from k31ctl.core.finetune import finetune
 from k31ctl.core.inventory import Inventory, inventory
 from k31ctl.core.layout import Layout
 from k31ctl.core.layout_rules import Case, check_draft, check_support, checked, resolved
-from k31ctl.core.memory import Reservation, StageMemory, reservation, stage_memory
+from k31ctl.core.memory import (
+    Reservation,
+    StageMemory,
+    reservation,
+    reserved_lines,
+    stage_memory,
+)
 from k31ctl.core.offload import resident_expert_bytes
 from k31ctl.core.pools import Pool
 from k31ctl.core.request import Parts, PlanRequest
 from k31ctl.core.weights import StageWeights, stage_weights
+from k31ctl.values import frozen
 
 ROOM_FOR_BLOCKS = 1.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Deployment:
     """A deployment before any context length is asked about.
 
@@ -39,7 +45,7 @@ class Deployment:
     resident: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Cell:
     """One context length at one number of requests, on the tightest GPU.
 
@@ -147,14 +153,18 @@ def _stages(
                 source="adapters, gradients and Adam states; without kept activations",
             ),
         )
+    lines = [
+        reserved_lines(parts.model, parts.engine, parts.node, reserved, first=first)
+        for first in (True, False)[: layout.pp]
+    ]
     return tuple(
         stage_memory(
-            parts.model,
             stage,
             engine=parts.engine,
             node=parts.node,
             layout=layout,
             reserved=reserved,
+            reserved_lines=lines[min(stage.stage, 1)],
             weight_bases=counted.bases,
             resident_expert_bytes=(
                 None
@@ -242,6 +252,8 @@ def _most_resident(
 
 def longest_context(pool: Pool, limit: int, requests: int = 1) -> int:
     """Longest context up to a limit that so many requests may have at once; 0 where none."""
+    if pool.max_requests(limit) >= requests:
+        return limit
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2

@@ -6,11 +6,11 @@ template, its layer and its expert, and only these are kept.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
 from k31ctl.core.tensors import TensorTemplate
+from k31ctl.values import frozen
 
 # Buffers that old exports carry, that no configuration announces and no engine reads.
 IGNORED_SUFFIX = ".rotary_emb.inv_freq"
@@ -29,7 +29,7 @@ class FoundTensor(NamedTuple):
     num_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Pattern:
     """Tensors that differ in their numbers only; the ranges stand in braces."""
 
@@ -37,7 +37,7 @@ class Pattern:
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Mismatch:
     """Tensors of one template whose type or shape is not the expected one."""
 
@@ -47,7 +47,7 @@ class Mismatch:
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Difference:
     """The comparison; lists of names are cut at the cap, counts are not.
 

@@ -1,12 +1,13 @@
 """Draft models for speculative decoding, as far as they take memory."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from k31ctl.core.figure import Basis
 from k31ctl.units import Bytes
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Draft:
     """A draft model: its weights, and the rows that it caches beside the target's.
 

@@ -1,12 +1,13 @@
 """What a serving engine release reads, refuses and reserves, as far as memory depends on it."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TypeVar
 
 from k31ctl.core.figure import Basis
 from k31ctl.core.kv_cache import IndexFormat, KvFormat
 from k31ctl.units import Bytes
+from k31ctl.values import frozen
 
 
 class MemoryRule(StrEnum):
@@ -44,7 +45,7 @@ class ExpertParallel(StrEnum):
     NONE = "one"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Number:
     """A parameter of the memory model, with why it has this value."""
 
@@ -54,7 +55,7 @@ class Number:
     basis: Basis
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Size:
     """A reservation in bytes, with why it has this value."""
 
@@ -64,7 +65,7 @@ class Size:
     basis: Basis
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EngineLayout:
     """The layouts that an engine accepts."""
 
@@ -83,7 +84,7 @@ class EngineLayout:
     index_keys_divided_by_dcp: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EngineMemory:
     """What an engine reserves on each GPU; tables are keyed by GPU architecture or ``default``."""
 
@@ -116,7 +117,7 @@ class EngineMemory:
                 raise ValueError("a memory fraction must be above 0 and at most 1")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CacheNeed:
     """What a cache type asks of the launch, on these GPUs and for these model architectures."""
 
@@ -131,7 +132,7 @@ class CacheNeed:
         return kv_format in self.formats and gpu in self.gpus and architecture in self.architectures
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EngineCache:
     """The cache types of an engine; ``sparse_fp8`` is what ``fp8`` means for sparse attention."""
 
@@ -149,11 +150,12 @@ class EngineCache:
             raise ValueError("state_slots must give prefix and no_prefix, each at least 1")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Engine:
     """One release of a serving engine (``development`` where it is a branch, not a release).
 
-    ``prefill_first`` engines let prompts go before decoding; the others carry both in one step.
+    ``logs_capacity`` is false where the engine's own start-up line is not known. ``prefill_first``
+    engines let prompts go before decoding; the others carry both in one step.
     """
 
     id: str
@@ -174,6 +176,7 @@ class Engine:
     sparse_excluded_gpus: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     prefill_first: bool = False
+    logs_capacity: bool = True
 
 
 T = TypeVar("T")

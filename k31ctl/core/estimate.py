@@ -1,7 +1,8 @@
 """A modelled number with the range that it is believed to lie in, and what bounds it."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from k31ctl.values import frozen
 
 
 class Bound(StrEnum):
@@ -14,7 +15,7 @@ class Bound(StrEnum):
     QUEUE = "queue"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Estimate:
     """A modelled value; low and high hold 90 % of published measurements of its kind."""
 

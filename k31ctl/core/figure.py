@@ -1,7 +1,9 @@
 """Where a number comes from: its basis, its source, and the assumptions behind it."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+
+from k31ctl.values import frozen
 
 
 class Basis(StrEnum):
@@ -16,7 +18,7 @@ class Basis(StrEnum):
     ASSUMED = "assumed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Assumption:
     """Something that is believed and not known; ``id`` is what an answer refers to."""
 
@@ -26,7 +28,7 @@ class Assumption:
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Line:
     """One line of a memory budget, in bytes, with every basis that went into it."""
 
@@ -38,6 +40,7 @@ class Line:
     assumption: str = ""
 
 
+@cache
 def merged(*bases: Basis) -> tuple[Basis, ...]:
     """Every distinct basis, in the order of the enumeration: a sum carries them all."""
     return tuple(basis for basis in Basis if basis in bases)

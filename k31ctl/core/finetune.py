@@ -1,9 +1,8 @@
 """What low-rank fine-tuning adds on each GPU, with the checkpoint's own weights frozen."""
 
-from dataclasses import dataclass
-
 from k31ctl.core.model import Model
 from k31ctl.core.tensors import Group
+from k31ctl.values import frozen
 
 TARGETS = (Group.KDA_PROJECTIONS, Group.LATENT_ATTENTION, Group.SHARED_EXPERTS, Group.DENSE_MLP)
 MATRIX_AXES = 2
@@ -12,7 +11,7 @@ GRADIENT_BYTES = 2
 OPTIMIZER_BYTES = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finetune:
     """Memory of LoRA adapters of one rank, in bytes; ``per_gpu_bytes`` for one pipeline stage.
 

@@ -3,10 +3,10 @@
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import isfinite
 
 from k31ctl.errors import UsageError
+from k31ctl.values import frozen
 
 _GATE = re.compile(r"\s*([A-Za-z_][\w.\[\]]*)\s*(<=|>=|==|!=|<|>)\s*(\S+)\s*")
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
@@ -19,7 +19,7 @@ _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Gate:
     """One condition: a name in the result, a comparison, a number."""
 
@@ -29,18 +29,20 @@ class Gate:
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GateResult:
     """What a gate found."""
 
     gate: str
-    actual: bool | float
+    actual: float | bool
     passed: bool
 
     @property
-    def told(self) -> str:
-        """What was found, as a gate writes it: ``false`` or a number."""
-        return str(self.actual).lower() if isinstance(self.actual, bool) else f"{self.actual:,.15g}"
+    def actual_text(self) -> str:
+        """What was found, as a gate would write it."""
+        if isinstance(self.actual, bool):
+            return str(self.actual).lower()
+        return f"{self.actual:.10g}"
 
 
 def parse_gate(text: str) -> Gate:
@@ -83,16 +85,16 @@ def evaluate(gate: Gate, result: Mapping[str, object]) -> GateResult:
             f"{gate.name} {what}", where=f"--gate {gate.text!r}", remedy=f"names are: {shown}"
         )
     actual = names[chosen[0]]
-    passed = _OPERATORS[gate.comparison](actual, gate.value)
+    passed = _OPERATORS[gate.comparison](float(actual), gate.value)
     return GateResult(gate=gate.text, actual=actual, passed=passed)
 
 
-def numeric_names(result: Mapping[str, object], prefix: str = "") -> dict[str, bool | float]:
+def numeric_names(result: Mapping[str, object], prefix: str = "") -> dict[str, float | bool]:
     """Every number and truth value of nested mappings, by dotted name; lists are left out."""
-    found: dict[str, bool | float] = {}
+    found: dict[str, float | bool] = {}
     for key, value in result.items():
         if isinstance(value, Mapping):
             found |= numeric_names(value, f"{prefix}{key}.")
         elif isinstance(value, bool | int | float):
-            found[f"{prefix}{key}"] = value
+            found[f"{prefix}{key}"] = value if isinstance(value, bool) else float(value)
     return found

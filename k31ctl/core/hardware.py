@@ -1,19 +1,20 @@
 """What a node is made of: GPUs, links, disks, and where each of those facts comes from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from typing import Literal
 
 from k31ctl.core.figure import Basis
 from k31ctl.units import Bytes, BytesPerS, FlopsPerS, Seconds, Watts
+from k31ctl.values import frozen
 
 Vendor = Literal["nvidia", "amd"]
 MOST_GPUS = 4096
 LinkKind = Literal["nvlink", "infinity-fabric", "pcie", "nvlink-c2c", "rdma"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Source:
     """Where a fact was read, and when someone last looked."""
 
@@ -22,7 +23,7 @@ class Source:
     says: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Mark:
     """Why one value of a profile is softer, or harder, than a datasheet's."""
 
@@ -30,7 +31,7 @@ class Mark:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Gpu:
     """One GPU. Rates are dense; memory is what the driver reports, not what the box says.
 
@@ -60,7 +61,7 @@ class Gpu:
     source: Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Link:
     """One kind of link, with its peak rate one way.
 
@@ -85,7 +86,7 @@ class Link:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Disk:
     """The local disks of a node: how many, how large each, and how fast all of them together.
 
@@ -100,7 +101,7 @@ class Disk:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Node:
     """One node, tray or rack that is rented and counted as one.
 

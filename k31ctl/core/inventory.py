@@ -1,14 +1,15 @@
 """Sums over a model's tensors: how many, how large, and how much of it one token uses."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from k31ctl.core.figure import Basis, merged
 from k31ctl.core.model import Model
+from k31ctl.core.tallies import once_per_model
 from k31ctl.core.tensors import Group, TensorTemplate
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GroupTotal:
     """One line of the ledger."""
 
@@ -19,7 +20,7 @@ class GroupTotal:
     assumed: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Inventory:
     """The whole checkpoint in numbers.
 
@@ -54,6 +55,7 @@ def ledger(templates: Sequence[TensorTemplate]) -> tuple[GroupTotal, ...]:
     return tuple(found)
 
 
+@once_per_model
 def inventory(model: Model) -> Inventory:
     """The model's tensors in numbers, held against the published totals where there are any."""
     groups = ledger(model.templates)

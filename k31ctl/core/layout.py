@@ -1,11 +1,10 @@
 """How a model is spread over GPUs: the sizes of a layout, and what it makes of each rank."""
 
-from dataclasses import dataclass
-
 from k31ctl.core.engine import DataParallel, StageSplit
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Layout:
     """Parallel sizes as the engines' own flags name them.
 

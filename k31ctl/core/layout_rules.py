@@ -1,7 +1,7 @@
 """Which layouts an engine refuses, by which rule, and what the nearest legal layout is."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import log2
 
 from k31ctl.core.draft import Draft
@@ -11,6 +11,7 @@ from k31ctl.core.layout import Layout
 from k31ctl.core.linear_layers import FP8_BLOCK, MXFP4_GROUP
 from k31ctl.core.model import Model, SparseLatentAttention, WeightFormat
 from k31ctl.errors import RefusedError, UsageError
+from k31ctl.values import frozen
 
 ONE_PROCESS = "stages"
 MOST_RANKS = 4096
@@ -18,7 +19,7 @@ WIDEST_USUAL_TP = 32
 NO_LAYOUT = "no layout of these GPUs is legal: change --nodes or --on"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Case:
     """What a rule looks at."""
 
@@ -211,7 +212,7 @@ def _divisors(number: int) -> tuple[int, ...]:
     return tuple(d for d in range(1, min(number, 1024) + 1) if number % d == 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AskedLayout:
     """Sizes as the user gave them; None is left to the planner."""
 

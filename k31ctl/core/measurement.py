@@ -1,17 +1,16 @@
 """A published measurement of a whole deployment, and what the model would have said."""
 
-from dataclasses import dataclass
-
 from k31ctl.core.estimate import Estimate
 from k31ctl.core.performance import performance
 from k31ctl.core.prediction import Case, prefill_tok_s_per_gpu, service_of
 from k31ctl.core.speed_parameters import SpeedParameters
 from k31ctl.core.workload import Workload
+from k31ctl.values import frozen
 
 MS = 1e3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Measurement:
     """One published run. ``measured`` is keyed by the names below, in their units.
 
@@ -31,7 +30,7 @@ class Measurement:
     left_out: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Trial:
     """A measurement with the case that the model sees and the requests that its cache holds."""
 

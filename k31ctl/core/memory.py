@@ -1,7 +1,5 @@
 """Where the memory of each GPU goes: fixed lines by stage, and what they leave for the cache."""
 
-from dataclasses import dataclass
-
 from k31ctl.core.draft import Draft
 from k31ctl.core.engine import Engine, MemoryRule, Number, Size, for_gpu
 from k31ctl.core.figure import Basis, Line, merged
@@ -10,13 +8,14 @@ from k31ctl.core.layout import Layout
 from k31ctl.core.model import Model
 from k31ctl.core.tensors import Shard
 from k31ctl.core.weights import StageWeights
+from k31ctl.values import frozen
 
 MIB = 1 << 20
 GIB = 1 << 30
 REFERENCE_HIDDEN_SIZE = 7168
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reservation:
     """What the engine is told to reserve and to use, settled before any stage is looked at."""
 
@@ -26,7 +25,7 @@ class Reservation:
     with_vision: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageMemory:
     """One rank of one stage: capacity, the lines that are there before any request, the pool."""
 
@@ -103,13 +102,13 @@ def _default_fraction(
 
 
 def stage_memory(
-    model: Model,
     weights: StageWeights,
     *,
     engine: Engine,
     node: Node,
     layout: Layout,
     reserved: Reservation,
+    reserved_lines: tuple[Line, ...],
     weight_bases: tuple[Basis, ...],
     resident_expert_bytes: int | None,
     draft: Draft | None,
@@ -119,7 +118,7 @@ def stage_memory(
     fixed = (
         *_weight_lines(weights, weight_bases, resident_expert_bytes),
         *_draft_lines(draft, layout, weights),
-        *_reserved_lines(model, engine, node, reserved, stage=weights.stage),
+        *reserved_lines,
         *extra,
     )
     capacity = node.gpu.memory_bytes
@@ -170,9 +169,10 @@ def _draft_lines(draft: Draft | None, layout: Layout, weights: StageWeights) -> 
     )
 
 
-def _reserved_lines(
-    model: Model, engine: Engine, node: Node, reserved: Reservation, *, stage: int
+def reserved_lines(
+    model: Model, engine: Engine, node: Node, reserved: Reservation, *, first: bool
 ) -> tuple[Line, ...]:
+    """The engine's own reservations on a rank of the first stage, or of any other."""
     memory, gpu = engine.memory, node.gpu.architecture
     per_token = memory.activation_per_chunk_token
     activations = per_token.bytes * reserved.chunk_tokens * model.hidden_size
@@ -190,7 +190,7 @@ def _reserved_lines(
     if model.experts is not None and model.experts.format.value == "mxfp4":
         lines.append(_sized("workspace_bytes", "MoE workspace", for_gpu(memory.moe_workspace, gpu)))
     lines.append(_sized("communication_bytes", "communication", for_gpu(memory.communication, gpu)))
-    if reserved.with_vision and stage == 0:
+    if reserved.with_vision and first:
         lines.append(_sized("vision_bytes", "vision encoder", for_gpu(memory.vision_encoder, gpu)))
     lines.append(_sized("context_bytes", "driver context", for_gpu(memory.context, gpu)))
     return tuple(line for line in lines if line.num_bytes)

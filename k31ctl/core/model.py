@@ -1,10 +1,10 @@
 """What a model is made of, as far as its memory depends on it."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from k31ctl.core.figure import Assumption
 from k31ctl.core.tensors import TensorTemplate
+from k31ctl.values import frozen
 
 
 class WeightFormat(StrEnum):
@@ -16,7 +16,7 @@ class WeightFormat(StrEnum):
     FP8_BLOCK = "fp8-block"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LatentAttention:
     """Multi-head latent attention: one cached vector per token for all heads.
 
@@ -32,7 +32,7 @@ class LatentAttention:
     output_gate: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Indexer:
     """The scorer of sparse attention: it keeps one key per token and layer of its own."""
 
@@ -41,7 +41,7 @@ class Indexer:
     topk: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SparseLatentAttention:
     """Latent attention over the tokens that an indexer selects (DSA, gated or not)."""
 
@@ -49,7 +49,7 @@ class SparseLatentAttention:
     indexer: Indexer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LinearAttention:
     """Kimi Delta Attention: a state of constant size instead of a growing cache."""
 
@@ -62,7 +62,7 @@ class LinearAttention:
 TokenMixer = LatentAttention | SparseLatentAttention | LinearAttention
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Experts:
     """The routed and shared experts of a mixture-of-experts layer.
 
@@ -78,7 +78,7 @@ class Experts:
     format: WeightFormat
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Vision:
     """The image encoder, as far as its memory and its tokens per image depend on it."""
 
@@ -92,7 +92,7 @@ class Vision:
     merge_width: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Published:
     """Totals of the released checkpoint, as its own headers or index state them."""
 
@@ -102,7 +102,7 @@ class Published:
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Model:
     """A model as its configuration describes it; ``mixers`` holds one entry per layer."""
 

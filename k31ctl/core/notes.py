@@ -1,12 +1,8 @@
 """What a plan assumed, and what a person should be warned of."""
 
-from collections.abc import Iterator
-
 from k31ctl.core.deployment import Deployment
 from k31ctl.core.engine import MemoryRule, for_gpu
 from k31ctl.core.figure import Assumption
-from k31ctl.core.inventory import Inventory
-from k31ctl.core.model import Published
 from k31ctl.core.request import Parts, PlanRequest
 
 # Publishers count padding, scales and containers in their own ways: K3's pads alone are 2,208.
@@ -22,7 +18,7 @@ def assumptions(parts: Parts, request: PlanRequest, built: Deployment) -> tuple[
         found.append(
             Assumption(
                 id="memory-fraction",
-                text=f"{parts.engine.name} may use {fraction.value:g} of {_shared_out(parts)}: "
+                text=f"{parts.engine.name} may use {fraction.value:g} of {_of_what(parts)}: "
                 f"{fraction.why}",
                 basis=fraction.basis,
                 source=fraction.source,
@@ -51,13 +47,6 @@ def assumptions(parts: Parts, request: PlanRequest, built: Deployment) -> tuple[
         if key in shown:
             found.append(Assumption(id=key, text=size.why, basis=size.basis, source=size.source))
     return tuple(found)
-
-
-def _shared_out(parts: Parts) -> str:
-    """What the memory fraction of an engine is a fraction of."""
-    if parts.engine.memory.rule is MemoryRule.TRTLLM_FRACTION:
-        return "what is left of each GPU after loading"
-    return "each GPU"
 
 
 def warnings(
@@ -97,25 +86,34 @@ def warnings(
             architecture=parts.model.architecture,
         )
     ]
-    return (*found, *_published_otherwise(parts.model.published, built.inventory))
+    found += _published_differences(parts, built)
+    return tuple(found)
 
 
-def _published_otherwise(published: Published | None, counted: Inventory) -> Iterator[str]:
-    """Which published totals are not those of the inventory, which then is not called exact."""
+def _published_differences(parts: Parts, built: Deployment) -> list[str]:
+    """What the released checkpoint is said to hold and this inventory does not: none is exact."""
+    published, counted = parts.model.published, built.inventory
     if published is None:
-        return
+        return []
     totals = (
-        (published.total_bytes, counted.total_bytes, "bytes"),
-        (published.num_tensors, counted.num_tensors, "tensors"),
-        (published.total_params, counted.total_params, "parameters"),
+        (published.total_bytes, counted.total_bytes, "bytes", 0),
+        (published.num_tensors, counted.num_tensors, "tensors", 0),
+        (published.total_params, counted.total_params, "parameters", SAME_PARAMS),
     )
     off = [
-        f"{a - b:+,} {unit}"
-        for a, b, unit in totals
-        if a is not None and abs(a - b) > (SAME_PARAMS * b if unit == "parameters" else 0)
+        f"{said - own:+,} {what}"
+        for said, own, what, tolerance in totals
+        if said is not None and abs(said - own) > tolerance * own
     ]
-    if off:
-        yield (
-            f"the published checkpoint differs from this inventory by {' and '.join(off)} "
-            f"({published.source})"
-        )
+    if not off:
+        return []
+    return [
+        f"the published checkpoint differs from this inventory by {' and '.join(off)} "
+        f"({published.source})"
+    ]
+
+
+def _of_what(parts: Parts) -> str:
+    if parts.engine.memory.rule is MemoryRule.TRTLLM_FRACTION:
+        return "what is left of each GPU after loading"
+    return "each GPU"

@@ -1,6 +1,5 @@
 """Experts kept in host memory or on disk: what stays on the GPU, what moves, how slow it gets."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from k31ctl.core.hardware import Node
@@ -9,6 +8,7 @@ from k31ctl.core.model import Model
 from k31ctl.core.tensors import Shard
 from k31ctl.core.weights import StageWeights
 from k31ctl.errors import RefusedError
+from k31ctl.values import frozen
 
 
 class Tier(StrEnum):
@@ -18,7 +18,7 @@ class Tier(StrEnum):
     NVME = "nvme"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Offload:
     """What offloading costs, over the whole deployment, at one token per step.
 

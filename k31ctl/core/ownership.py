@@ -1,6 +1,5 @@
 """What owning nodes costs over three years, and the GPU-hour price that it amounts to."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from k31ctl.core.estimate import Estimate
@@ -8,6 +7,7 @@ from k31ctl.core.figure import Basis
 from k31ctl.core.hardware import Node
 from k31ctl.core.price_choice import GpuHourPrice
 from k31ctl.core.prices import ModelledPrice, Owning, Purchase, Range, Site
+from k31ctl.values import frozen
 
 HORIZON_YEARS: Final = 3
 HOURS_PER_YEAR: Final = 8760
@@ -16,7 +16,7 @@ OWNED: Final = "owned"
 W_PER_KW: Final = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OwnershipLine:
     """One part of the cost of three years, in US dollars, and how it is counted."""
 
@@ -26,7 +26,7 @@ class OwnershipLine:
     how: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ownership:
     """Three years of owning: the parts, their sum, and the sum by hour that a GPU is available.
 

@@ -1,7 +1,7 @@
 """How fast a deployment serves one workload, how sure that is, and what bounds it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import exp, sqrt
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from k31ctl.core.service import Service
 from k31ctl.core.speed_parameters import SpeedParameters, parameter
 from k31ctl.core.step import Part, StepModel, spread_of
 from k31ctl.core.workload import Workload
+from k31ctl.values import frozen
 
 if TYPE_CHECKING:
     from k31ctl.core.simulated import Simulated
@@ -20,7 +21,7 @@ INTERVAL = 1.645
 PREFILL_CONCURRENCY = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Performance:
     """A deployment under one workload. Times in seconds, rates in tokens per second.
 

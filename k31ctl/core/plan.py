@@ -1,7 +1,5 @@
 """A plan: what was asked, composed into what fits, where the memory goes and what was assumed."""
 
-from dataclasses import dataclass
-
 from k31ctl.core.cache_plan import CacheRows
 from k31ctl.core.capacity import StageCache
 from k31ctl.core.cost import Cost
@@ -22,13 +20,14 @@ from k31ctl.core.request import Parts, PlanRequest, check_request
 from k31ctl.core.speed_plan import SpeedPlan, speed_plan
 from k31ctl.core.vision import ImageTokens, image_tokens
 from k31ctl.core.weights import StageWeights
+from k31ctl.values import frozen
 
 __all__ = ["CacheCost", "Cell", "Parts", "Plan", "PlanRequest", "plan"]
 
 LADDER = (8 << 10, 32 << 10, 128 << 10, 256 << 10, 1 << 20)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CacheCost:
     """What a token and a request cost over all ranks, with nothing repeated, in bytes."""
 
@@ -38,7 +37,7 @@ class CacheCost:
     state_bytes_per_sequence: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Plan:
     """The answer."""
 

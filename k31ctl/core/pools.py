@@ -1,16 +1,16 @@
 """How many tokens and requests an engine's cache holds, counted by the engine's own rule."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from k31ctl.values import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class Capacity:
     """What one engine instance would log about its cache at start-up.
 
     ``max_concurrency`` is the engine's own ratio at ``max_model_len``; ``max_requests`` the whole
-    requests of that length that can run. ``log`` is the line to look for, empty where the engine's
-    own words are not known.
+    requests of that length that can run. ``log`` is the line to look for.
     """
 
     rule: str
@@ -44,7 +44,7 @@ class Pool(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BlockPool:
     """Blocks of one size for latents and states alike: vLLM's hybrid pool, TokenSpeed's arena.
 
@@ -92,11 +92,11 @@ class BlockPool:
             blocks_per_request=per_request,
             max_model_len=max_model_len,
             state_slots=self.slots * self.linear_groups,
-            log=self.log_form.format(tokens=tokens),
+            log=self.log_form.format(tokens=tokens, blocks=self.num_blocks),
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SplitPool:
     """Two pools, latents by token and states by slot: SGLang, TensorRT-LLM.
 
@@ -111,7 +111,6 @@ class SplitPool:
     slots_per_request: int
     page_tokens: int
     bytes_per_page: int
-    log_form: str
 
     def max_requests(self, context_tokens: int) -> int:
         """Requests of this length that run at once: the scarcer of tokens and slots decides."""
@@ -136,11 +135,11 @@ class SplitPool:
             blocks_per_request=-(-max_model_len // self.page_tokens),
             max_model_len=max_model_len,
             state_slots=self.num_slots,
-            log=self.log_form.format(tokens=self.num_tokens, requests=running),
+            log=f"max_total_num_tokens={self.num_tokens}, max_running_requests={running}",
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SharedPool:
     """Pages and states drawn from one budget in bytes: the embedded engine.
 

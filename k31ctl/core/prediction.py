@@ -1,21 +1,20 @@
 """A deployment under one load, and what the speed model says of it."""
 
-from dataclasses import dataclass
-
 from k31ctl.core.deployment import Deployment
 from k31ctl.core.engine import Engine
 from k31ctl.core.hardware import Node
 from k31ctl.core.layout import Layout, stage_bounds
 from k31ctl.core.rates import rates
 from k31ctl.core.request import Parts
-from k31ctl.core.service import Service, closed_loop, prefill_rate
+from k31ctl.core.service import Service, Steps, closed_loop, prefill_rate
 from k31ctl.core.speed_parameters import SpeedParameters
 from k31ctl.core.step import Replica, StepModel
 from k31ctl.core.traffic import Traffic, traffic
 from k31ctl.core.workload import Workload
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Case:
     """What a prediction needs beside the parameters; nothing in it changes while they are fitted.
 
@@ -87,7 +86,7 @@ def case_of(
     )
 
 
-def service_of(case: Case, step: StepModel, workload: Workload, *, most_running: float) -> Service:
+def service_of(case: Case, step: Steps, workload: Workload, *, most_running: float) -> Service:
     """A closed loop on one attention group of the deployment; groups share the requests evenly.
 
     ``most_running`` is what the cache of one group holds.

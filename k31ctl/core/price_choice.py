@@ -1,7 +1,6 @@
 """Which of the catalog's prices counts for a deployment, and how far its sources are apart."""
 
 import difflib
-from dataclasses import dataclass
 from datetime import date
 
 from k31ctl.core.estimate import Estimate
@@ -19,9 +18,10 @@ from k31ctl.core.prices import (
     Term,
 )
 from k31ctl.errors import UsageError
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GpuHourPrice:
     """What one GPU costs for an hour, in US dollars, and who says so.
 
@@ -39,7 +39,7 @@ class GpuHourPrice:
     num_sources: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ApiOffer:
     """A price of tokens and who asks it; ``name`` is what ``--api`` takes.
 
@@ -52,7 +52,7 @@ class ApiOffer:
     price: ApiPrice
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PriceBook:
     """Every price list, in the order of the ids, with what owning and serving take."""
 

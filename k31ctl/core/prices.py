@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import date
 from enum import StrEnum
 from typing import Final
@@ -10,6 +10,7 @@ from typing import Final
 from k31ctl.core.estimate import Estimate
 from k31ctl.core.figure import Basis
 from k31ctl.core.hardware import Mark, Source
+from k31ctl.values import frozen
 
 FIRST_YEAR: Final = 2020
 LAST_YEAR: Final = 2099
@@ -32,7 +33,7 @@ class Term(StrEnum):
     SPOT = "spot"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Range:
     """A positive value and the ends that its sources give it."""
 
@@ -56,7 +57,7 @@ def fixed(value: float) -> Range:
     return Range(value=value, low=value, high=value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rental:
     """What one seller asks for one GPU of these hardware profiles for an hour, in US dollars.
 
@@ -91,7 +92,7 @@ class Rental:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TermFactor:
     """What a commitment costs as a share of the same class's price on demand."""
 
@@ -108,7 +109,7 @@ class TermFactor:
         _dated(self.dated, self.source)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ModelledPrice:
     """What someone calculates that an owner, or a long contract, pays for a GPU-hour."""
 
@@ -126,7 +127,7 @@ class ModelledPrice:
         _dated(self.dated, self.source)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ApiPrice:
     """What a seller asks for a million tokens of a model; without a cached price, input's counts.
 
@@ -153,7 +154,7 @@ class ApiPrice:
         _dated(self.dated, self.source)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Purchase:
     """What one whole node or rack of these profiles costs to buy, in US dollars.
 
@@ -173,7 +174,7 @@ class Purchase:
         _dated(self.dated, self.source)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Owning:
     """What comes on top of a node's price, as shares of it, and how long the node lasts.
 
@@ -198,7 +199,7 @@ class Owning:
             raise ValueError("residual_fraction must be at least 0 and below 1")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Site:
     """What a place to run costs.
 
@@ -225,7 +226,7 @@ class Site:
         return replace(self, usd_per_kwh=fixed(usd_per_kwh))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Serving:
     """How a service is loaded on average, and what a cached token costs beside a computed one."""
 
@@ -241,7 +242,7 @@ class Serving:
             raise ValueError("cached_input_weight must be between 0 and 1")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PriceList:
     """One file of prices: a seller's, a class's preset, or what owning takes.
 

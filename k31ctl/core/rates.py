@@ -1,18 +1,19 @@
 """What one GPU, its links and its engine reach: plain rates from parameters and profiles."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from k31ctl.core.engine import Engine
 from k31ctl.core.hardware import Link, Node
 from k31ctl.core.layout import Layout
 from k31ctl.core.speed_parameters import Parameter, SpeedParameters, parameter
+from k31ctl.values import frozen
 
 ACHIEVED_SHARE = 0.85
 UNMEASURED_REDUCE = 0.75
 UNMEASURED_EXCHANGE = 0.6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rates:
     """Rates in base units. ``known`` holds, by part of a step, what its time rests on."""
 
@@ -173,7 +174,7 @@ class _Found:
         return parameter(table, f"{self._engine}/{kind}", kind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Collective:
     small_s: float
     bytes_per_s: float
@@ -196,8 +197,8 @@ def _collective(p: SpeedParameters, get: _Found, node: Node, ranks: int) -> _Col
     known = factor
     peak = link.bandwidth_bytes_per_s
     if ranks > node.num_gpus:
-        crossing = link if ranks <= domain else _crossing(node.network)
-        latency = get.of_link(p.network_all_reduce_s, crossing.kind)
+        wide = link if ranks <= domain else crossing(node.network)
+        latency = get.of_link(p.network_all_reduce_s, wide.kind)
         if ranks > domain:
             # Engines' own kernels end where the scale-up link does: beyond it NCCL does the work.
             small = link.nccl_small_all_reduce_s or small
@@ -205,12 +206,12 @@ def _collective(p: SpeedParameters, get: _Found, node: Node, ranks: int) -> _Col
         known = latency
         if ranks > domain:
             # Each of the node's links carries its own part of a hierarchical all-reduce.
-            wire = parameter(p.network_fraction, crossing.kind).value
-            wire *= crossing.bandwidth_bytes_per_s
-            links = node.num_gpus if crossing.per == "gpu" else 1
+            wire = parameter(p.network_fraction, wide.kind).value
+            wire *= wide.bandwidth_bytes_per_s
+            links = node.num_gpus if wide.per == "gpu" else 1
             bandwidth, exchange = min(bandwidth, wire * links), min(exchange, wire)
-            peak = crossing.bandwidth_bytes_per_s
-            exchange_s = parameter(p.all_to_all_s, crossing.kind).value
+            peak = wide.bandwidth_bytes_per_s
+            exchange_s = parameter(p.all_to_all_s, wide.kind).value
     return _Collective(
         small_s=small,
         bytes_per_s=bandwidth,
@@ -221,7 +222,7 @@ def _collective(p: SpeedParameters, get: _Found, node: Node, ranks: int) -> _Col
     )
 
 
-def _crossing(network: Link | None) -> Link:
+def crossing(network: Link | None) -> Link:
     """The network between nodes, or 10 GB/s of Ethernet where a profile knows none."""
     if network is not None:
         return network
@@ -229,5 +230,5 @@ def _crossing(network: Link | None) -> Link:
 
 
 def _hop_bytes_per_s(node: Node, *, inside: bool) -> float:
-    link = (node.scale_up or node.pcie) if inside else _crossing(node.network)
+    link = (node.scale_up or node.pcie) if inside else crossing(node.network)
     return link.bandwidth_bytes_per_s

@@ -1,6 +1,5 @@
 """What a plan is asked for, in base units, and what it is made of."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from k31ctl.core.costing import CostRequest
@@ -15,12 +14,13 @@ from k31ctl.core.price_choice import PriceBook
 from k31ctl.core.speed_parameters import SpeedParameters
 from k31ctl.core.workload import AskedWorkload
 from k31ctl.errors import UsageError
+from k31ctl.values import frozen
 
 if TYPE_CHECKING:
     from k31ctl.core.simulation_request import SimulationRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlanRequest:
     """What was asked, in base units; None leaves a value to the engine's own default."""
 
@@ -49,7 +49,7 @@ class PlanRequest:
     simulation: "SimulationRequest | None"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Parts:
     """The things a plan is made of; without ``prices`` it says nothing of money."""
 

@@ -1,11 +1,12 @@
 """What requests got from a service: each one's times, and the statistics of all."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import fsum
 
+from k31ctl.values import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class RequestRecord:
     """One served request; ``max_gap_s`` is its longest wait between two tokens in a row."""
 
@@ -50,7 +51,7 @@ def metric_s(record: RequestRecord, metric: str) -> float | None:
     return value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Statistics:
     """Mean, exact percentiles and maximum of all values, in seconds.
 
@@ -92,7 +93,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (rank - below)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Clock:
     """What was counted while time passed, independently of the records.
 
@@ -113,7 +114,7 @@ class Clock:
     kv_total_units: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Summary:
     """A run in numbers; tpot and itl are None where no request makes a second token.
 

@@ -6,20 +6,42 @@ benchmarks with a fixed concurrency measure, and where their long TTFT at a high
 comes from.
 """
 
-from dataclasses import dataclass
+from typing import Protocol
 
-from k31ctl.core.step import StepModel
+from k31ctl.core.step import Replica
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps(Protocol):
+    """Times of steps on one replica, stage by stage, in seconds: see ``StepModel``."""
+
+    @property
+    def replica(self) -> Replica:
+        """The ranks that work on a step together."""
+        ...
+
+    def decode_s(self, *, sequences: float, context_tokens: float, positions: int) -> list[float]:
+        """Seconds of a decode step on each stage."""
+        ...
+
+    def prefill_s(self, *, tokens: float, past_tokens: float, sequences: float) -> list[float]:
+        """Seconds of a chunk of prompt tokens on each stage."""
+        ...
+
+
+@frozen
 class Service:
-    """What one replica gives, in seconds and tokens per second, at its running requests."""
+    """What one replica gives, in seconds and requests per second, at its running requests.
+
+    ``first_s`` is when the first of a round of prompts is prefilled, ``prefill_s`` when all are.
+    """
 
     running: float
     ttft_s: float
     tpot_s: float
     e2e_s: float
     decode_s: float
+    first_s: float
     prefill_s: float
     queue_s: float
     period_s: float
@@ -27,7 +49,7 @@ class Service:
 
 
 def decode_latency_s(
-    step: StepModel, *, sequences: float, context_tokens: float, positions: int
+    step: Steps, *, sequences: float, context_tokens: float, positions: int
 ) -> float:
     """Seconds between two steps of the same sequence, all stages of the pipeline passed.
 
@@ -41,7 +63,7 @@ def decode_latency_s(
 
 
 def prefill_s(
-    step: StepModel, *, requests: float, prompt_tokens: float, past_tokens: float, chunk_tokens: int
+    step: Steps, *, requests: float, prompt_tokens: float, past_tokens: float, chunk_tokens: int
 ) -> tuple[float, float]:
     """Seconds until the first of so many prompts, and until all of them, are prefilled.
 
@@ -49,11 +71,11 @@ def prefill_s(
     """
     total = requests * prompt_tokens
     num_chunks = max(1.0, total / chunk_tokens)
-    tokens = total / num_chunks
+    tokens = min(total, float(chunk_tokens))
     # A token sees all before it: half its prompt on average, and what was cached.
     mean_past = past_tokens + prompt_tokens / 2
     times = step.prefill_s(
-        tokens=tokens, past_tokens=mean_past, sequences=max(1.0, requests / num_chunks)
+        tokens=tokens, past_tokens=mean_past, sequences=max(1.0, tokens / prompt_tokens)
     )
     through, slowest = sum(times), max(times)
     first_chunks = max(1.0, prompt_tokens / chunk_tokens)
@@ -61,9 +83,7 @@ def prefill_s(
     return first, through + (num_chunks - 1) * slowest
 
 
-def prefill_rate(
-    step: StepModel, *, requests: float, prompt_tokens: float, chunk_tokens: int
-) -> float:
+def prefill_rate(step: Steps, *, requests: float, prompt_tokens: float, chunk_tokens: int) -> float:
     """Prompt tokens per second of one attention group that always has so many prompts to prefill.
 
     Chunks are as large as spreads the prompts over all stages, and no larger than allowed. With k
@@ -79,7 +99,7 @@ def prefill_rate(
 
 
 def closed_loop(
-    step: StepModel,
+    step: Steps,
     *,
     concurrency: float,
     most_running: float,
@@ -122,6 +142,7 @@ def closed_loop(
         tpot_s=(decode + stalled) / (output_tokens - 1) if output_tokens > 1 else one,
         e2e_s=period + queue,
         decode_s=one,
+        first_s=first,
         prefill_s=all_s,
         queue_s=queue,
         period_s=period,

@@ -5,7 +5,6 @@ is modelled and what is not.
 """
 
 from collections import deque
-from dataclasses import dataclass
 from math import ceil
 
 from k31ctl.core.arrivals import Load
@@ -16,13 +15,14 @@ from k31ctl.core.pending import Pending
 from k31ctl.core.sequence import Gaps, Sequence
 from k31ctl.core.served import Clock, RequestRecord, Summary, summarised
 from k31ctl.errors import RefusedError
+from k31ctl.values import frozen
 
 __all__ = ["Batching", "KvBudget", "Policy", "Simulation", "StepCost", "simulate"]
 
 _Piece = tuple[Sequence, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Simulation:
     """Every request served, in the order in which they finished, and the numbers of the run."""
 

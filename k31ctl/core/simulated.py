@@ -1,7 +1,5 @@
 """A load simulated on a deployment: where no closed form is honest, arrivals are played out."""
 
-from dataclasses import dataclass
-
 from k31ctl.core.arrivals import (
     ClosedLoop,
     Load,
@@ -21,6 +19,7 @@ from k31ctl.core.simulation_request import SimulationRequest
 from k31ctl.core.slo import Goodput, goodput
 from k31ctl.core.step import StepModel
 from k31ctl.core.workload import Workload
+from k31ctl.values import frozen
 
 # SGLang admits a request when there is room for about so much of what it may still write.
 RESERVED_OUTPUT_FRACTION = 0.7
@@ -30,7 +29,7 @@ ROUNDS = 6
 MOST_REQUESTS = 4000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Simulated:
     """What came of it on the whole deployment.
 

@@ -1,12 +1,11 @@
 """What a simulation is asked to play out."""
 
-from dataclasses import dataclass
-
 from k31ctl.core.arrivals import OpenLoop, Randomness
 from k31ctl.core.slo import Slo
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SimulationRequest:
     """What to play out: ``trace`` where there is one, else the plan's own workload."""
 

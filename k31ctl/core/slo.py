@@ -2,18 +2,18 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import isfinite
 
 from k31ctl.core.served import METRICS, STATISTICS, RequestRecord, Summary, metric_s
 from k31ctl.errors import UsageError
+from k31ctl.values import frozen
 
 NAMES = tuple(f"{metric}_{statistic}_s" for metric in METRICS for statistic in STATISTICS)
 _LIMIT = re.compile(r"\s*([a-z]\w*)\s*(?:<=|<)\s*(\S+)\s*")
 _MAX_SHOWN = 80
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Limit:
     """A latency's statistic and the most that it may be, in seconds."""
 
@@ -27,14 +27,14 @@ class Limit:
         return f"{self.metric}_{self.statistic}_s"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Slo:
     """Limits that all have to hold."""
 
     limits: tuple[Limit, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Kept:
     """A limit and what was found; ``actual_s`` is None where no request has the latency."""
 
@@ -47,7 +47,7 @@ class Kept:
         return self.actual_s is None or self.actual_s <= self.limit.at_most_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Goodput:
     """A run held against service levels.
 

@@ -5,17 +5,18 @@ whole model on a whole engine shows: gaps between kernels, collectives inside a 
 a kernel's best rate that a serving engine keeps.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from math import isfinite
 
 from k31ctl.core.figure import Basis
+from k31ctl.values import frozen
 
 DEFAULT = "default"
 MOST_VALUE = 1e6
 MOST_SPREAD = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Parameter:
     """One value; ``spread`` is the standard deviation of its logarithm, 0.1 for some 10 %.
 
@@ -44,7 +45,7 @@ class Parameter:
 Table = dict[str, Parameter]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SpeedParameters:
     """All of them; tables are keyed by what their comment says, or ``default``."""
 

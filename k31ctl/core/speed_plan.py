@@ -12,6 +12,7 @@ from k31ctl.core.request import Parts, PlanRequest
 from k31ctl.core.step import StepModel
 from k31ctl.core.vision import ImageTokens
 from k31ctl.core.workload import Workload, resolved_workload
+from k31ctl.values import frozen
 
 if TYPE_CHECKING:
     from k31ctl.core.simulated import Simulated
@@ -20,7 +21,7 @@ CURVE = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 PATCHES_PER_TOKEN = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SpeedPlan:
     """``performance`` is for the load asked for, ``cells`` one by one for the cells of the plan.
 
@@ -75,7 +76,7 @@ def speed_plan(
             simulated=None,
             assumptions=(),
         )
-    depth, kept = _drafting(parts, request, built)
+    depth, kept = drafting(parts, request, built)
     case = case_of(parts, built, draft_tokens=depth, tokens_per_step=kept)
     speed = _Speed(parts, built, case, case.step(parts.speed))
     asked = resolved_workload(
@@ -136,7 +137,7 @@ def _curve(speed: _Speed, asked: Workload) -> tuple[Performance, ...]:
     return tuple(found)
 
 
-def _drafting(parts: Parts, request: PlanRequest, built: Deployment) -> tuple[int, float]:
+def drafting(parts: Parts, request: PlanRequest, built: Deployment) -> tuple[int, float]:
     """Tokens drafted in a step, and tokens that a step yields on average."""
     depth = request.draft_tokens
     if depth is None:

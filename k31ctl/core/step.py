@@ -6,13 +6,13 @@ work on different batches at once.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import exp, log, sqrt
 
 from k31ctl.core.estimate import Bound
 from k31ctl.core.figure import Basis
 from k31ctl.core.rates import Rates
 from k31ctl.core.traffic import StageTraffic, Traffic
+from k31ctl.values import frozen
 
 # A reduction of middling size runs below the rate of a large one: as if so much more were sent.
 REDUCE_RAMP_BYTES = 4 << 20
@@ -30,7 +30,7 @@ PREFILL_KNOWN = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Part:
     """One part of a step: its time, what bounds it, and the least that physics allows.
 
@@ -46,7 +46,7 @@ class Part:
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Replica:
     """Ranks that work on one step together.
 

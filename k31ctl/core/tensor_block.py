@@ -1,16 +1,17 @@
 """Tensors of one part of a model: what they have in common is said once."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from k31ctl.core.linear_layers import stored
 from k31ctl.core.model import WeightFormat
 from k31ctl.core.tensors import Group, Shard, TensorTemplate
+from k31ctl.values import frozen
 
 Part = tuple[Group, Shard]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TensorBlock:
     """The start of the names, the layers, and how linear layers are stored there.
 

@@ -4,9 +4,10 @@ Half a million tensors of Kimi K3 are about seventy templates; names are spelled
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
+
+from k31ctl.values import frozen
 
 ELEMENT_BYTES = {"BF16": 2, "F16": 2, "F32": 4, "U8": 1, "F8_E4M3": 1, "I32": 4, "I64": 8}
 
@@ -52,7 +53,7 @@ class Place(StrEnum):
     LAST = "last stage"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TensorTemplate:
     """A family of equal tensors: ``{layer}`` and ``{expert}`` in the name are filled in.
 

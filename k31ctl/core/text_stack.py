@@ -1,13 +1,12 @@
 """What an architecture's own reader finds in the configuration of a text model."""
 
-from dataclasses import dataclass
-
 from k31ctl.core.figure import Assumption
 from k31ctl.core.model import Experts, TokenMixer
 from k31ctl.core.tensors import TensorTemplate
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TextStack:
     """The decoder of a model, its prediction layers and their tensors, without embeddings."""
 

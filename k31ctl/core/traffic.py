@@ -3,26 +3,21 @@
 Everything here is counted from the model and the layout; no figure is measured or assumed.
 """
 
-from dataclasses import dataclass
-
 from k31ctl.core.cache_plan import CacheRows
 from k31ctl.core.draft import Draft
 from k31ctl.core.engine import Engine
 from k31ctl.core.layout import Layout
 from k31ctl.core.model import Model
-from k31ctl.core.tensors import Group, Shard
-from k31ctl.core.weights import (
-    expert_width_on_rank,
-    layer_expert_bytes,
-    shard_ways,
-    tensors_on_stage,
-)
+from k31ctl.core.tallies import Family, once_per_model, tallies
+from k31ctl.core.tensors import Group
+from k31ctl.core.weights import all_ways, expert_layers, expert_width_on_rank
+from k31ctl.values import frozen
 
 BF16_BYTES = 2
 FLOPS_PER_WEIGHT = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageTraffic:
     """Counts of one rank of one stage.
 
@@ -43,7 +38,7 @@ class StageTraffic:
     expert_flops: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Traffic:
     """Counts of a whole deployment.
 
@@ -105,9 +100,12 @@ def traffic(
     index_ways = layout.dcp if engine.layout.index_keys_divided_by_dcp else 1
     d = linear.head_dim if linear else 0
     linear_heads = linear.num_heads / layout.attention_tp if linear else 0.0
+    routed = expert_layers(model, engine=engine, layout=layout, gpu=gpu)
+    ways = all_ways(engine, layout)
+    flops = _expert_flops(model, engine, layout, gpu)
     return Traffic(
         stages=tuple(
-            _stage(model, engine, layout, gpu, stage, first, end)
+            _stage(model, layout, routed, ways, flops, stage, first, end)
             for stage, (first, end) in enumerate(bounds)
         ),
         hidden_bytes=model.hidden_size * BF16_BYTES,
@@ -127,48 +125,46 @@ def traffic(
         context_parallel_bytes=BF16_BYTES * H * layout.dcp * (2 * R + P),
         draft_bytes=draft.weight_bytes / layout.attention_tp if draft else 0.0,
         draft_params=draft.weight_bytes / BF16_BYTES / layout.attention_tp if draft else 0.0,
-        vision_params=float(
-            sum(
-                t.num_tensors * t.params
-                for t in model.templates
-                if t.group in (Group.VISION, Group.PROJECTOR)
-            )
-        ),
+        vision_params=_vision_params(model),
     )
 
 
+@once_per_model
+def _vision_params(model: Model) -> float:
+    vision = (Group.VISION, Group.PROJECTOR)
+    return float(sum(t.num_tensors * t.params for t in model.templates if t.group in vision))
+
+
 def _stage(
-    model: Model, engine: Engine, layout: Layout, gpu: str, stage: int, first: int, end: int
+    model: Model,
+    layout: Layout,
+    experts: tuple[tuple[Family, int, int], ...],
+    ways: tuple[int, ...],
+    expert_flops: float,
+    stage: int,
+    first: int,
+    end: int,
 ) -> StageTraffic:
-    dense_bytes = dense_params = head_bytes = head_params = expert_bytes = 0.0
-    for t in model.templates:
-        count = tensors_on_stage(t, first, end, stage=stage, num_stages=layout.pp)
-        if not count or not t.active or t.group is Group.MTP:
-            continue
-        if t.shard is Shard.EXPERT:
-            expert_bytes += layer_expert_bytes(model, t, engine, layout, gpu)[1]
-            continue
-        ways = shard_ways(t.shard, engine, layout)
-        share = count * t.tensors_per_layer / ways
-        if t.group is Group.LM_HEAD:
-            head_bytes += share * t.tensor_bytes
-            head_params += share * t.params
-        else:
-            dense_bytes += share * t.tensor_bytes
-            dense_params += share * t.params
-    moe = sum(first <= layer < end for layer in model.moe_layers)
+    counted = tallies(model)
+    sums = counted.stage_sums(first, end, stage=stage, num_stages=layout.pp, ways=ways)
+    expert_bytes = sum(
+        padded
+        for family, _, padded in experts
+        if family.on_stage(first, end, stage=stage, num_stages=layout.pp)
+    )
+    moe = counted.moe_before[end] - counted.moe_before[first]
     local = -(-model.experts.num_experts // layout.ep) if model.experts else 1
     return StageTraffic(
         num_layers=end - first,
-        full_layers=len(model.full_layers(first, end)),
-        linear_layers=len(model.linear_layers(first, end)),
+        full_layers=counted.full_before[end] - counted.full_before[first],
+        linear_layers=counted.linear_before[end] - counted.linear_before[first],
         moe_layers=moe,
-        dense_bytes=dense_bytes,
-        dense_params=dense_params,
-        head_bytes=head_bytes,
-        head_params=head_params,
+        dense_bytes=sums.dense_bytes,
+        dense_params=sums.dense_params,
+        head_bytes=sums.head_bytes,
+        head_params=sums.head_params,
         expert_bytes=expert_bytes / local,
-        expert_flops=moe * _expert_flops(model, engine, layout, gpu),
+        expert_flops=moe * expert_flops,
     )
 
 

@@ -1,12 +1,12 @@
 """The speed model held against published measurements, seen and unseen."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from k31ctl.core.estimate import Estimate
 from k31ctl.core.fit import fitted
 from k31ctl.core.measurement import Measurement, Trial, estimated
 from k31ctl.core.speed_parameters import SpeedParameters
+from k31ctl.values import frozen
 
 MOST_MEAN, MOST_WORST = 0.12, 0.30
 MOST_CROSS_MEAN, MOST_CROSS_WORST = 0.18, 0.45
@@ -14,7 +14,7 @@ LEAST_COVERAGE = 0.90
 UNSCORED = ("ttft_ms",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Comparison:
     """One measured quantity and what the model said of it.
 
@@ -45,7 +45,7 @@ class Comparison:
         return self.predicted.low <= self.measured <= self.predicted.high
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Score:
     """Mean and worst absolute error, and the share of measurements inside their interval."""
 
@@ -55,7 +55,7 @@ class Score:
     coverage: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Order:
     """Two layouts of the same GPUs under the same load, the better one first as measured."""
 
@@ -70,7 +70,7 @@ class Order:
         return self.predicted_ratio > 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Validation:
     """Every comparison, the scores, and the targets that are missed."""
 

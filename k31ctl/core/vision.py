@@ -1,18 +1,18 @@
 """The image encoder: its sizes, and how many tokens an image becomes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import sqrt
 
 from k31ctl.core.config_fields import ConfigFields
 from k31ctl.core.model import Vision
+from k31ctl.values import frozen
 
 PATCH_LIMIT = 65_536
 SIDE_LIMIT_PATCHES = 512
 WORST_IMAGE = (1861, 7041)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ImageTokens:
     """What one image of a given size costs in the prompt."""
 

@@ -1,14 +1,14 @@
 """Weight bytes on each rank, by pipeline stage: what is divided, what every rank repeats."""
 
-from dataclasses import dataclass
-
 from k31ctl.core.engine import DataParallel, Engine, for_gpu
 from k31ctl.core.layout import Layout, stage_bounds
 from k31ctl.core.model import Model, WeightFormat
-from k31ctl.core.tensors import Group, Place, Shard, TensorTemplate
+from k31ctl.core.tallies import DIVIDED, Family, tallies
+from k31ctl.core.tensors import Shard, TensorTemplate
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StageWeights:
     """Bytes that each rank of one stage loads, by how they are divided.
 
@@ -48,46 +48,60 @@ def stage_weights(
 ) -> tuple[StageWeights, ...]:
     """Weight bytes of one rank in each pipeline stage, first stage first."""
     bounds = stage_bounds(model.num_layers, layout)
+    experts = expert_layers(model, engine=engine, layout=layout, gpu=gpu)
+    ways = all_ways(engine, layout)
     return tuple(
-        _one_stage(model, engine, layout, gpu, stage, first, end)
+        _one_stage(model, layout, experts, ways, stage, first, end)
         for stage, (first, end) in enumerate(bounds)
     )
 
 
+def all_ways(engine: Engine, layout: Layout) -> tuple[int, ...]:
+    """Over how many ranks each kind of tensor but experts is divided, as ``DIVIDED`` lists them."""
+    return tuple(shard_ways(shard, engine, layout) for shard in DIVIDED)
+
+
+def expert_layers(
+    model: Model, *, engine: Engine, layout: Layout, gpu: str
+) -> tuple[tuple[Family, int, int], ...]:
+    """Families of routed experts with the bytes of one layer on the fullest rank: plain, padded."""
+    counted = tallies(model)
+    if not counted.experts:
+        return ()
+    width = expert_width_on_rank(model, engine=engine, layout=layout, gpu=gpu)
+    key = (layout.ep, layout.expert_tp, width, engine.memory.expert_hidden_multiple)
+    found = counted.known_experts.get(key)
+    if found is None:
+        pairs = [
+            (family, [layer_expert_bytes(model, t, engine, layout, gpu) for t in family.templates])
+            for family in counted.experts
+        ]
+        found = counted.known_experts[key] = tuple(
+            (family, sum(plain for plain, _ in each), sum(padded for _, padded in each))
+            for family, each in pairs
+        )
+    return found
+
+
 def _one_stage(
-    model: Model, engine: Engine, layout: Layout, gpu: str, stage: int, first: int, end: int
+    model: Model,
+    layout: Layout,
+    experts: tuple[tuple[Family, int, int], ...],
+    ways: tuple[int, ...],
+    stage: int,
+    first: int,
+    end: int,
 ) -> StageWeights:
-    by_shard = dict.fromkeys(Shard, 0)
+    sums = tallies(model).stage_sums(first, end, stage=stage, num_stages=layout.pp, ways=ways)
+    by_shard = dict(sums.by_shard)
     padding = 0
-    for t in model.templates:
-        if t.group is Group.MTP:
-            continue
-        count = tensors_on_stage(t, first, end, stage=stage, num_stages=layout.pp)
-        if not count:
-            continue
-        if t.shard is Shard.EXPERT:
-            plain, padded = layer_expert_bytes(model, t, engine, layout, gpu)
-            by_shard[t.shard] += count * padded
-            padding += count * (padded - plain)
-        else:
-            ways = shard_ways(t.shard, engine, layout)
-            by_shard[t.shard] += -(-count * t.tensors_per_layer * t.tensor_bytes // ways)
+    for family, plain, padded in experts:
+        count = family.on_stage(first, end, stage=stage, num_stages=layout.pp)
+        by_shard[family.shard] += count * padded
+        padding += count * (padded - plain)
     return StageWeights(
         stage=stage, first_layer=first, end_layer=end, by_shard=by_shard, padding_bytes=padding
     )
-
-
-def tensors_on_stage(
-    t: TensorTemplate, first: int, end: int, *, stage: int, num_stages: int
-) -> int:
-    """Layers of the family on a stage (1 for a tensor that the stage holds once)."""
-    match t.place:
-        case Place.FIRST:
-            return int(stage == 0)
-        case Place.LAST:
-            return int(stage == num_stages - 1)
-        case Place.LAYER:
-            return sum(first <= layer < end for layer in t.layers)
 
 
 def shard_ways(shard: Shard, engine: Engine, layout: Layout) -> int:

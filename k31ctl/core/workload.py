@@ -1,9 +1,9 @@
 """What is asked of a service: lengths, and how requests arrive."""
 
-from dataclasses import dataclass
+from k31ctl.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Workload:
     """Requests of one size; ``cached_fraction`` of each prompt is found in the prefix cache.
 
@@ -32,7 +32,7 @@ class Workload:
         return max(1, round(self.prompt_tokens * (1 - self.cached_fraction)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AskedWorkload:
     """What was asked of the load; None leaves a value to ``resolved_workload``."""
 

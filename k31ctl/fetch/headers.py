@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from k31ctl.core.difference import FoundTensor
+from k31ctl.values import frozen
 
 MAX_HEADER_BYTES: Final = 100_000_000
 _LENGTH_BYTES: Final = 8
@@ -43,7 +44,7 @@ _ENTRY_MARKS: Final = len('"":{"dtype":"","shape":[],"data_offsets":[,]},')
 _PREFIX: Final = re.compile(r'\{(?:"__metadata__":(\{[^{}]*\}),)?')
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Header:
     """What one file says it holds, and everything that is wrong with the file."""
 

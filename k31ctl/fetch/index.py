@@ -4,19 +4,19 @@ import json
 import stat
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from k31ctl.core.difference import FoundTensor
 from k31ctl.errors import InputError
+from k31ctl.values import frozen
 
 INDEX_NAME: Final = "model.safetensors.index.json"
 _MAX_INDEX_BYTES: Final = 512 * 2**20
 _MAX_SIZE: Final = 2**63
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CheckpointFiles:
     """The files to read, in order, and the tensor index where there is one."""
 

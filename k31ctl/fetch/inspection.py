@@ -1,7 +1,6 @@
 """What the headers of a folder hold, against what its model needs."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -12,12 +11,13 @@ from k31ctl.core.model import Model
 from k31ctl.errors import NotProvenError, UsageError
 from k31ctl.fetch.headers import read_headers
 from k31ctl.fetch.index import CheckpointFiles, IndexCheck, checkpoint_files
+from k31ctl.values import frozen
 
 NAMES_CAP: Final = 1000
 _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Corruption:
     """One thing that is wrong with one file."""
 
@@ -25,7 +25,7 @@ class Corruption:
     problem: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Inspection:
     """A folder, the model it is held against, and every difference."""
 

@@ -3,11 +3,12 @@
 import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Protocol, cast
 
 from k31ctl.core.hardware import Node
 from k31ctl.errors import InputError
+from k31ctl.values import frozen
 
 _WHERE: Final = "this machine"
 _CHOOSE: Final = "name the hardware instead, such as --on 8x-b300"
@@ -27,7 +28,7 @@ class Nvml(Protocol):
     def nvmlDeviceGetMemoryInfo(self, handle: Any, /) -> Any: ...  # noqa: D102, N802
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Seen:
     name: str
     memory_bytes: int

@@ -2,19 +2,25 @@
 
 import json
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from k31ctl.core.gates import Gate, evaluate
 from k31ctl.core.plan import Plan
-from k31ctl.errors import GateError
+from k31ctl.errors import GateError, UsageError
 from k31ctl.report.files import STANDARD_OUTPUT, write_all
 from k31ctl.report.plan_document import document, result
 from k31ctl.report.plan_table import as_csv, as_markdown
 from k31ctl.report.plan_text import as_text
 
+if TYPE_CHECKING:
+    from k31ctl.core.further import Further
+
 
 def show_plan(
     plan: Plan,
+    beside: "Further | None",
     *,
     gates: tuple[Gate, ...],
     as_json: bool,
@@ -29,27 +35,40 @@ def show_plan(
 
     A file sent to ``-`` takes the place of the text; ``command`` is what makes the page again.
     """
-    named = result(plan)
+    named = result(plan, beside)
     held = tuple(evaluate(gate, named) for gate in gates)
-    texts = {}
-    if csv is not None:
-        texts[csv] = as_csv(plan)
-    if markdown is not None:
-        texts[markdown] = as_markdown(plan)
-    if html is not None:
-        texts[html] = _page(document(plan, held), command)
+    texts: dict[Path, str] = {}
+    makers: tuple[tuple[Path | None, Callable[[], str]], ...] = (
+        (csv, lambda: as_csv(plan)),
+        (markdown, lambda: as_markdown(plan)),
+        (html, lambda: _page(document(plan, held, beside), command)),
+    )
+    for path, made in makers:
+        if path is not None:
+            _refuse_second(path, texts, as_json=as_json)
+            texts[path] = made()
     write_all(texts)
     if as_json:
-        sys.stdout.write(document(plan, held))
-    elif STANDARD_OUTPUT not in (csv, markdown, html):
-        sys.stdout.write(as_text(plan, breakdown=breakdown, money=money))
+        sys.stdout.write(document(plan, held, beside))
+    elif STANDARD_OUTPUT not in texts:
+        sys.stdout.write(as_text(plan, beside, breakdown=breakdown, money=money))
     failed = [gate for gate in held if not gate.passed]
     if failed:
-        shown = "; ".join(f"{gate.gate} is not met, it is {gate.told}" for gate in failed)
+        shown = "; ".join(f"{gate.gate} is not met, it is {gate.actual_text}" for gate in failed)
         raise GateError(
             shown,
             where=f"{plan.parts.model.id} on {plan.layout.nodes} x {plan.parts.node.id}",
             remedy="change the deployment, or the gate",
+        )
+
+
+def _refuse_second(path: Path, texts: Mapping[Path, str], *, as_json: bool) -> None:
+    """Refuse two answers in one place."""
+    if path in texts or (as_json and path == STANDARD_OUTPUT):
+        raise UsageError(
+            "two answers cannot go to one place",
+            where=str(path),
+            remedy="give each of --json, --csv, --markdown and --html its own file",
         )
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 from math import isinf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from k31ctl.core.capacity import StageCache
 from k31ctl.core.cost import Cost
@@ -15,6 +15,7 @@ from k31ctl.core.performance import Performance
 from k31ctl.core.plan import Cell, Plan
 from k31ctl.report.cost_document import cost_document
 from k31ctl.report.envelope import envelope
+from k31ctl.report.further import further_document
 from k31ctl.report.speed_document import (
     CELL_KEYS,
     cell_document,
@@ -22,6 +23,9 @@ from k31ctl.report.speed_document import (
     performance_document,
     simulation_document,
 )
+
+if TYPE_CHECKING:
+    from k31ctl.core.further import Further
 
 LINE_KEYS = (
     "weights_bytes",
@@ -49,12 +53,12 @@ ROW_KEYS = (
 )
 
 
-def document(plan: Plan, gates: tuple[GateResult, ...]) -> str:
+def document(plan: Plan, gates: tuple[GateResult, ...], beside: "Further | None" = None) -> str:
     """The whole document as text."""
     return envelope(
         "plan",
         inputs=_inputs(plan),
-        result=result(plan)
+        result=result(plan, beside)
         | {
             "gates": [
                 {"gate": g.gate, "actual": float(g.actual), "passed": g.passed} for g in gates
@@ -65,7 +69,7 @@ def document(plan: Plan, gates: tuple[GateResult, ...]) -> str:
     )
 
 
-def result(plan: Plan) -> dict[str, Any]:
+def result(plan: Plan, beside: "Further | None" = None) -> dict[str, Any]:
     """The result by its names; what gates are held against."""
     found = {
         "fits": plan.fits,
@@ -89,6 +93,8 @@ def result(plan: Plan) -> dict[str, Any]:
         "cost": cost_document(plan.cost_usd) if isinstance(plan.cost_usd, Cost) else None,
         "cost_why_not": plan.cost_usd.what if isinstance(plan.cost_usd, Unpriced) else "",
     }
+    if beside is not None:
+        found |= further_document(beside)
     if len(plan.cells) > 1:
         found["sweep"] = [
             row(plan, cell, speed) for cell, speed in zip(plan.cells, plan.speed.cells, strict=True)

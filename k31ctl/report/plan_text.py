@@ -2,13 +2,18 @@
 
 from collections.abc import Iterable
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 from k31ctl.core.figure import Basis
 from k31ctl.core.plan import Plan
 from k31ctl.report.cost_text import cost_summary, cost_text
+from k31ctl.report.further import further_blocks
 from k31ctl.report.plan_extras import WIDTH, extras
-from k31ctl.report.speed_text import speed_lines
+from k31ctl.report.speed_text import cell_lines, speed_lines
 from k31ctl.units import show_bytes, show_gib
+
+if TYPE_CHECKING:
+    from k31ctl.core.further import Further
 
 BAR_WIDTH = 30
 LABEL_WIDTH = 17
@@ -17,7 +22,13 @@ BASIS_WIDTH = 20
 TOKENS_PER_K = 1024
 
 
-def as_text(plan: Plan, *, breakdown: bool = False, money: bool = False) -> str:
+def as_text(
+    plan: Plan,
+    beside: "Further | None" = None,
+    *,
+    breakdown: bool = False,
+    money: bool = False,
+) -> str:
     """The whole answer, at most 80 columns wide, ending in a newline.
 
     ``breakdown`` adds the parts of a step, ``money`` owning and other utilisations.
@@ -30,6 +41,8 @@ def as_text(plan: Plan, *, breakdown: bool = False, money: bool = False) -> str:
     blocks.append(speed_lines(plan.speed, breakdown=breakdown, mark=mark))
     if plan.cost_usd is not None:
         blocks.append(cost_text(plan.cost_usd) if money else cost_summary(plan.cost_usd))
+    if beside is not None:
+        blocks += further_blocks(beside)
     blocks += [block for block in (_ladder(plan), extras(plan), _closing(plan)) if block]
     blocks.append(_assumptions(plan, money=money))
     if plan.warnings:
@@ -103,7 +116,8 @@ def _table(plan: Plan) -> list[str]:
             f"{tokens(cell.context_tokens):>10}{cell.batch:>10,}  {fits:<4}{kv:>13}{state:>11}"
             f"{left:>10}{cell.max_requests:>10,}"
         )
-    return lines
+    speeds = [(c, s) for c, s in zip(plan.cells, plan.speed.cells, strict=True) if s]
+    return [*lines, "", *cell_lines(speeds)] if speeds else lines
 
 
 def _marks(plan: Plan) -> dict[str, str]:
@@ -207,36 +221,26 @@ def _ladder(plan: Plan) -> list[str]:
 def _closing(plan: Plan) -> list[str]:
     if not plan.fits:
         return []
-    lines = _paragraph(f"  {_log(plan)}", indent="    ")
-    lines += _paragraph(f"  {_counted(plan)}", indent="    ")
+    limit, engine = plan.capacity.max_model_len, plan.parts.engine
+    says = "will log" if engine.logs_capacity else "holds, in our words"
+    lines = _paragraph(f"  {engine.name} {says}: {plan.capacity.log}", indent="    ")
+    whole = plan.request.max_model_len or plan.parts.model.max_position_embeddings
+    if limit == whole:
+        counted = f"{plan.capacity.max_concurrency:.2f} at once"
+        lines += _paragraph(
+            f"  counted for requests of up to {limit:,} tokens: {counted}", indent="    "
+        )
+    else:
+        lines += _paragraph(
+            f"  counted for requests of {limit:,} tokens, the longest that fits: {whole:,} do not",
+            indent="    ",
+        )
     if plan.instances > 1:
         lines.append(f"  on each of {plan.instances} data-parallel instances")
     if len(plan.cells) == 1:
         lines.append("  next: add --context 8k,128k,1m --batch 1,8 for a table; k31ctl inspect")
         lines.append("    DIR holds a downloaded checkpoint against this inventory")
     return lines
-
-
-def _log(plan: Plan) -> str:
-    """What to look for in the engine's log, or what it holds where its words are not known."""
-    name, found = plan.parts.engine.name, plan.capacity
-    if found.log:
-        return f"{name} will log: {found.log}"
-    return f"{name} holds: {found.kv_cache_tokens:,} tokens in {found.num_blocks:,} blocks"
-
-
-def _counted(plan: Plan) -> str:
-    """How many requests of the longest length run; a length that was cut to fit always gives 1."""
-    found, whole = plan.capacity, plan.parts.model.max_position_embeddings
-    if plan.request.max_model_len is None and found.max_model_len < whole:
-        return (
-            f"counted at {found.max_model_len:,} tokens, the longest single request that the cache "
-            f"holds: the full {whole:,} do not fit"
-        )
-    return (
-        f"counted for requests of up to {found.max_model_len:,} tokens: "
-        f"{found.max_concurrency:.2f} at once"
-    )
 
 
 def _assumptions(plan: Plan, *, money: bool) -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from k31ctl.core.deployment import Cell
 from k31ctl.core.estimate import Estimate
 from k31ctl.core.performance import Performance
 from k31ctl.core.speed_plan import SpeedPlan
@@ -66,6 +67,20 @@ def speed_lines(plan: SpeedPlan, *, breakdown: bool, mark: str) -> list[str]:
         lines += ["", *_breakdown("a decode step", found.decode_parts)]
         chunk = f"a prefill chunk of {found.chunk_tokens:,.0f} tokens"
         lines += ["", *_breakdown(chunk, found.prefill_parts)]
+    return lines
+
+
+def cell_lines(found: Sequence[tuple[Cell, Performance]]) -> list[str]:
+    """A row of speed for each cell that anything can be said of."""
+    lines = ["   context  requests    TTFT     TPOT     output  tok/s    bound"]
+    lines.append("    tokens                 s       ms      tok/s  /user       by")
+    for cell, speed in found:
+        waits = "  some wait" if speed.waiting else ""
+        lines.append(
+            f"{_tokens(cell.context_tokens):>10}{cell.batch:>10,}{number(speed.ttft_s.value):>8}"
+            f"{number(speed.tpot_s.value * MS):>9}{number(speed.output_tok_s.value):>11}"
+            f"{number(speed.tok_s_per_user.value):>7}{speed.bound_by:>9}{waits}"
+        )
     return lines
 
 

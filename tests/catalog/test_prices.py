@@ -1,6 +1,7 @@
 """Price lists: what is packaged, and what a list must not say."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -154,7 +155,7 @@ def test_every_source_of_a_used_price_is_an_address() -> None:
 
 def test_what_is_assumed_about_owning_and_serving_says_why() -> None:
     for section in (BOOK.owning, BOOK.site, BOOK.serving):
-        named = {name for name in section.__slots__ if name not in ("marks", "source")}
+        named = {each.name for each in fields(section) if each.name not in ("marks", "source")}
         assert set(section.marks) == named
 
 

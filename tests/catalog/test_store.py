@@ -42,7 +42,8 @@ def test_an_unknown_kind_is_answered_with_the_kinds() -> None:
         Store(()).ids("gpus")
     assert (
         caught.value.remedy
-        == "use one of models, hardware, engines, drafts, prices, speed, measurements"
+        == "use one of models, hardware, engines, drafts, prices, speed, storage, startup, "
+        "measurements"
     )
 
 

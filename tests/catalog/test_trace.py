@@ -108,7 +108,7 @@ HEAD = "arrival,prompt,output,cached\n"
         (HEAD + "0,1,1,0\n0,\xff,1,0\n", "line 3: prompt is"),
         (HEAD.encode() + b"0,1,1,0\n\xff\xfe\n", "line 3: not UTF-8 text"),
         (HEAD.encode() + b"0,1,1,\0\n", "line 2: binary data"),
-        (gzip.compress(b"arrival"), "not UTF-8 text"),
+        (gzip.compress(b"arrival", mtime=0), "not UTF-8 text"),
         ('{"arrival": 0, "prompt": 1, "output": 1}\n{"arrival"\n', "line 2: not JSON"),
         ('{"arrival": 0, "prompt": 1, "output": 1}\n[]\n', "line 2: not a JSON object"),
         ('{"arrival": 0, "prompt": 1, "output": 1}\n{"arrival": 0}\n', "line 2: no prompt"),

@@ -53,4 +53,4 @@ def test_at_most_and_more_than_exclude_each_other(value: int, limit: int) -> Non
     [("fits==false", "true"), ("tokens>8", "8"), ("memory.pool_bytes<1", "7")],
 )
 def test_what_a_gate_found_is_told_as_a_gate_writes_it(gate: str, told: str) -> None:
-    assert evaluate(parse_gate(gate), RESULT).told == told
+    assert evaluate(parse_gate(gate), RESULT).actual_text == told

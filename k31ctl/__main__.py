@@ -1,16 +1,24 @@
 """``python -m k31ctl``, and what the installed program calls."""
 
+import os
+import signal
 import sys
 
 _INTERRUPTED = 130
+_TERMINATED = 143
 
 
 def start() -> None:
-    """Run the program; an interrupt while it is still being imported ends it without a word."""
-    try:
-        from k31ctl.cli.main import main  # noqa: PLC0415  inside the try: importing takes a while
-    except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+    """Run the program; an interrupt ends it without a word, even while it is being imported."""
+    interruptible = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    if interruptible:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))  # nothing to clean up yet
+    from k31ctl.cli.main import main  # noqa: PLC0415  all imports come after the handler
+
+    if interruptible:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # As an exit and not a death, so that half-written files go.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     main()
 
 

@@ -1,4 +1,4 @@
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -112,3 +112,10 @@ def test_the_scale_up_domain_is_counted_apart_from_the_node(
 ) -> None:
     node = NODES[profile_id]
     assert (node.num_gpus, node.scale_up_domain_gpus) == (num_gpus, domain)
+
+
+@pytest.mark.parametrize("num_gpus", [0, -8, 4097, 10**9])
+def test_a_node_of_no_or_of_countless_gpus_is_refused(num_gpus: int) -> None:
+    usual = load_node(STORE, "8x-b300")
+    with pytest.raises(ValueError, match="from 1 to 4096"):
+        replace(usual, num_gpus=num_gpus)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from k31ctl.errors import InputError
 
+CONFIG_NAME: Final = "config.json"
 _MAX_BYTES: Final = 8 * 2**20
 _MAX_DEPTH: Final = 64
 
@@ -15,7 +16,14 @@ def read_json_config(path: Path) -> tuple[dict[str, Any], str]:
     """Return the configuration in a file, or in a folder's ``config.json``, and its path."""
     where = str(path)
     try:
-        place = path / "config.json" if path.is_dir() else path
+        place = path / CONFIG_NAME if path.is_dir() else path
+        if place != path and not place.exists():
+            raise InputError(
+                f"this folder holds no {CONFIG_NAME}",
+                where=where,
+                remedy="name the folder of a checkpoint, or a profile that "
+                "k31ctl profiles list models shows",
+            )
         where = str(place)
         text = _read(place, where)
     except OSError as error:

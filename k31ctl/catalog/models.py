@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from k31ctl.catalog.decode import decode
-from k31ctl.catalog.json_text import read_json_config
+from k31ctl.catalog.json_text import CONFIG_NAME, read_json_config
 from k31ctl.catalog.store import Kind, Store, unknown_id
 from k31ctl.core.architecture import model_from_config
 from k31ctl.core.figure import Assumption, Basis
@@ -95,11 +95,15 @@ def repository_bytes(store: Store, profile_id: str) -> int | None:
 
 
 def model_at(path: Path) -> Model:
-    """Return the model that a config.json, or the one in a folder, describes."""
+    """Return the model that a config.json, or the one in a folder, describes.
+
+    It is called as its folder, or as its file where that is no config.json.
+    """
     config, where = read_json_config(path)
-    place = path.resolve()
-    named = place.parent if place.suffix == ".json" else place
-    name = named.name or str(named)
+    # Links stay as they are: a hub's cache links config.json to a file named by a hash.
+    file = Path(os.path.abspath(where))  # noqa: PTH100
+    name = file.parent.name if file.name == CONFIG_NAME else file.stem.removesuffix(".config")
+    name = name or str(file.parent)
     return model_from_config(config, model_id=name, name=name, where=where)
 
 

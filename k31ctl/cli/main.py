@@ -9,6 +9,7 @@ import typer
 
 from k31ctl.cli import profiles
 from k31ctl.cli.inspect import inspect
+from k31ctl.cli.mistakes import Mistake, is_help, usage_error
 from k31ctl.cli.options import DebugOpt, VersionOpt
 from k31ctl.cli.plan import plan
 from k31ctl.cli.validate import validate
@@ -18,8 +19,6 @@ from k31ctl.report.version import show_version
 
 _INTERRUPTED: Final = 130
 _BROKEN_PIPE: Final = 141  # what a shell shows for a writer whose reader left
-# What typer raises for a mistake on the command line; only its subclasses have public names.
-_Mistake: Final[type[Exception]] = typer.BadParameter.__base__  # type: ignore[assignment]
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.command()(plan)
@@ -58,38 +57,36 @@ def _run(arguments: list[str]) -> None:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        code = app(arguments, prog_name="k31ctl", standalone_mode=False)
-        sys.stdout.flush()
+        code = _answered(arguments)
     except BrokenPipeError:
         _drop_output()
         sys.exit(_BROKEN_PIPE)
     except OSError as error:
+        if error.filename is not None:  # of a file that was opened: a bug, not the answer's
+            raise
         _drop_output()
         raise _unwritable((error.strerror or "it failed").lower()) from error
-    except _Mistake as mistake:
-        if not str(mistake) and not hasattr(mistake, "param"):
-            sys.exit(UsageError.exit_code)  # no command was given, and the help is shown
-        raise _usage_error(mistake) from None
+    except Mistake as mistake:
+        if is_help(mistake):
+            sys.exit(UsageError.exit_code)
+        raise usage_error(mistake) from None
     except typer.Abort:
         raise KeyboardInterrupt from None
     if code:
         sys.exit(code)
 
 
-def _usage_error(mistake: BaseException) -> UsageError:
-    """A mistake that typer found, in the three parts of every other one."""
-    context = getattr(mistake, "ctx", None)
-    command = context.command_path if context else "k31ctl"
-    message = str(getattr(mistake, "message", "")) or str(mistake)
-    parameter = getattr(mistake, "param", None)
-    where = parameter.opts[0] if parameter is not None else command
-    near = getattr(mistake, "possibilities", None)
-    remedy = f"did you mean {' or '.join(near)}? " if near else ""
-    return UsageError(
-        (message[:1].lower() + message[1:]).rstrip("."),
-        where=where,
-        remedy=f"{remedy}{command} --help shows what there is",
-    )
+def _answered(arguments: list[str]) -> int | None:
+    """The exit code of a command whose answer has left this process, however it ended."""
+    try:
+        code: int | None = app(arguments, prog_name="k31ctl", standalone_mode=False)
+    except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError):  # typer turns it into an exit
+            raise stop.__context__ from None
+        raise
+    finally:
+        sys.stdout.flush()
+    return code
 
 
 def _unwritable(why: str) -> InputError:

@@ -1,4 +1,4 @@
-"""DeepSeek-V3, DeepSeek-V3.2 and the Kimi K2 family: the model that their configuration describes.
+"""DeepSeek-V3, DeepSeek-V3.2 and the Kimi K2 family: the text model that they configure.
 
 Sources: vLLM model_executor/models/deepseek_v2.py, DeepSeek-V3.2's own inference code.
 """
@@ -8,29 +8,24 @@ from dataclasses import replace
 from k31ctl.core.attention_tensors import indexer_templates, latent_templates
 from k31ctl.core.config_fields import ConfigFields
 from k31ctl.core.config_refusals import refuse_unmodelled
-from k31ctl.core.embedding_tensors import embedding_and_head
 from k31ctl.core.figure import Assumption, Basis
 from k31ctl.core.mixer_fields import flat_indexer, latent_attention
 from k31ctl.core.mlp_tensors import DENSE, SHARED, gated_mlp, routed_experts, router
 from k31ctl.core.model import (
     Experts,
     LatentAttention,
-    Model,
     SparseLatentAttention,
     WeightFormat,
 )
 from k31ctl.core.quantisation import (
     expert_format,
-    model_dtype_is_bf16,
     refuse_other_routers,
     refuse_uneven_packing,
 )
 from k31ctl.core.tensor_block import TensorBlock
 from k31ctl.core.tensors import Group, Shard, TensorTemplate
-from k31ctl.core.vision import kimi_k25_vision
-from k31ctl.core.vision_tensors import kimi_k25_vision_templates
+from k31ctl.core.text_stack import TextStack
 
-MULTIMODAL = "KimiK25ForConditionalGeneration"
 SPARSE = "DeepseekV32ForCausalLM"
 
 KEY_NORM_DTYPE = Assumption(
@@ -41,42 +36,28 @@ KEY_NORM_DTYPE = Assumption(
 )
 
 
-def deepseek_model(fields: ConfigFields, *, architecture: str, model_id: str, name: str) -> Model:
-    """The model of a DeepSeek-V3 text stack: sparse in V3.2, with K2.5's image encoder there."""
-    multimodal, sparse = architecture == MULTIMODAL, architecture == SPARSE
-    text = fields.child("text_config") if multimodal else fields
-    model_dtype_is_bf16(text, fields)
+def deepseek_stack(fields: ConfigFields, text: ConfigFields, *, architecture: str) -> TextStack:
+    """The stack of a DeepSeek-V3 text model: sparse in V3.2, inside K2.5's prefix there."""
     refuse_unmodelled(text, fields, activations=("silu",))
+    sparse = architecture == SPARSE
     hidden = text.integer("hidden_size", high=1 << 17)
     num_layers = text.integer("num_hidden_layers", high=2048)
     num_mtp = text.integer_or(0, "num_nextn_predict_layers", high=16)
     latent = latent_attention(text, output_gate=False)
     mixer = SparseLatentAttention(latent=latent, indexer=flat_indexer(text)) if sparse else latent
     experts, moe_layers = _experts(text, fields, hidden=hidden, num_layers=num_layers)
-    prefix = "language_model." if multimodal else ""
-    templates = [
-        *_decoder(text, mixer, experts, moe_layers, prefix=prefix),
-        *_prediction(text, mixer, experts, range(num_layers, num_layers + num_mtp), prefix=prefix),
-        *embedding_and_head(text, fields, prefix=prefix, hidden=hidden),
-    ]
-    vision = None
-    if multimodal:
-        encoder = fields.child("vision_config")
-        vision = kimi_k25_vision(encoder)
-        templates += kimi_k25_vision_templates(encoder, vision, text_hidden_size=hidden)
-    return Model(
-        id=model_id,
-        name=name,
-        architecture=architecture,
-        hidden_size=hidden,
-        vocab_size=text.integer("vocab_size", high=1 << 24),
-        max_position_embeddings=text.integer("max_position_embeddings", high=1 << 40),
+    prefix = "" if text is fields else "language_model."
+    predicted = range(num_layers, num_layers + num_mtp)
+    return TextStack(
         mixers=(mixer,) * num_layers,
         moe_layers=moe_layers,
         experts=experts,
-        vision=vision,
+        max_position_embeddings=text.integer("max_position_embeddings", high=1 << 40),
         num_mtp_layers=num_mtp,
-        templates=tuple(templates),
+        templates=(
+            *_decoder(text, mixer, experts, moe_layers, prefix=prefix),
+            *_prediction(text, mixer, experts, predicted, prefix=prefix),
+        ),
         assumptions=(KEY_NORM_DTYPE,) if sparse else (),
     )
 

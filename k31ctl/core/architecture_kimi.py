@@ -1,9 +1,9 @@
-"""Kimi Linear, Kimi K3 and Kimi K3.1 Pro: the model that their configuration describes."""
+"""Kimi Linear, Kimi K3 and Kimi K3.1 Pro: the text model that they configure."""
 
 from k31ctl.core.attention_tensors import indexer_templates, kda_templates, latent_templates
 from k31ctl.core.config_fields import MISSING, ConfigFields
 from k31ctl.core.config_refusals import refuse_unmodelled
-from k31ctl.core.embedding_tensors import embedding_and_head, output_vector
+from k31ctl.core.embedding_tensors import output_vector
 from k31ctl.core.figure import Assumption, Basis
 from k31ctl.core.mixer_fields import kimi_mixers
 from k31ctl.core.mlp_tensors import (
@@ -18,24 +18,20 @@ from k31ctl.core.model import (
     Experts,
     LatentAttention,
     LinearAttention,
-    Model,
     SparseLatentAttention,
     TokenMixer,
     WeightFormat,
 )
 from k31ctl.core.quantisation import (
     expert_format,
-    model_dtype_is_bf16,
     refuse_other_routers,
     refuse_uneven_packing,
 )
 from k31ctl.core.tensor_block import TensorBlock
 from k31ctl.core.tensors import Group, Shard, TensorTemplate
-from k31ctl.core.vision import kimi_k3_vision
-from k31ctl.core.vision_tensors import kimi_k3_vision_templates
+from k31ctl.core.text_stack import TextStack
 
 SPARSE = "KimiK31ForConditionalGeneration"
-MULTIMODAL = ("KimiK3ForConditionalGeneration", SPARSE)
 
 INDEXER_WIDTHS = Assumption(
     id="indexer-widths",
@@ -53,13 +49,11 @@ SMALL_DTYPES = Assumption(
 )
 
 
-def kimi_model(fields: ConfigFields, *, architecture: str, model_id: str, name: str) -> Model:
-    """The model of a ``kimi_linear`` text stack, with the image encoder where there is one."""
-    multimodal = architecture in MULTIMODAL
-    text = fields.child("text_config") if multimodal else fields
-    model_dtype_is_bf16(text, fields)
+def kimi_stack(fields: ConfigFields, text: ConfigFields, *, architecture: str) -> TextStack:
+    """The stack of a ``kimi_linear`` text model, alone or inside a multimodal one."""
     refuse_unmodelled(text, fields, activations=("silu", "situ"))
-    if architecture != "KimiK31ForConditionalGeneration":
+    multimodal, sparse = text is not fields, architecture == SPARSE
+    if not sparse:
         for place in (text, fields):
             if place.raw("dsa_config") is not MISSING:
                 raise place.fail("dsa_config", f"is not modelled for {architecture}")
@@ -69,34 +63,18 @@ def kimi_model(fields: ConfigFields, *, architecture: str, model_id: str, name: 
     num_layers = text.integer("num_hidden_layers", high=2048)
     if text.integer_or(0, "num_nextn_predict_layers"):
         raise text.fail("num_nextn_predict_layers", "is not 0: prediction layers are not modelled")
-    sparse = architecture == SPARSE
     mixers = kimi_mixers(text, fields, num_layers=num_layers, sparse=sparse)
     experts, moe_layers = _experts(text, fields, hidden=hidden, num_layers=num_layers)
     prefix = "language_model." if multimodal else ""
-    templates = [
-        *_text_templates(text, mixers, experts, moe_layers, prefix=prefix),
-        *embedding_and_head(text, fields, prefix=prefix, hidden=hidden),
-    ]
-    vision = None
-    if multimodal:
-        encoder = fields.child("vision_config")
-        vision = kimi_k3_vision(encoder)
-        templates += kimi_k3_vision_templates(encoder, vision, text_hidden_size=hidden)
-    return Model(
-        id=model_id,
-        name=name,
-        architecture=architecture,
-        hidden_size=hidden,
-        vocab_size=text.integer("vocab_size", high=1 << 24),
-        max_position_embeddings=text.integer(
-            "max_position_embeddings", "model_max_length", high=1 << 40
-        ),
+    return TextStack(
         mixers=mixers,
         moe_layers=moe_layers,
         experts=experts,
-        vision=vision,
+        max_position_embeddings=text.integer(
+            "max_position_embeddings", "model_max_length", high=1 << 40
+        ),
         num_mtp_layers=0,
-        templates=tuple(templates),
+        templates=tuple(_text_templates(text, mixers, experts, moe_layers, prefix=prefix)),
         assumptions=_assumptions(mixers, sparse=sparse, multimodal=multimodal),
     )
 

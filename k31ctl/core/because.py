@@ -57,7 +57,7 @@ def _fewer(chosen: Candidate, other: Candidate) -> str:
 
 
 def _lead(goal: Goal, chosen: Candidate, other: Candidate) -> str | None:
-    """By how much the chosen is ahead; None where the values are the same to a twentieth of a percent."""
+    """By how much the chosen is ahead; None where they differ by less than 0.05 %."""
     match goal:
         case Goal.THROUGHPUT:
             return _more(

@@ -118,11 +118,23 @@ class EngineMemory:
 
 
 @frozen
-class EngineCache:
-    """The cache types of an engine; ``sparse_fp8`` is what ``fp8`` means for sparse attention.
+class CacheNeed:
+    """What a cache type asks of the launch, on these GPUs and for these model architectures."""
 
-    ``fp8_needs`` says by GPU architecture, or ``default``, what else an fp8 cache has to be given.
-    """
+    formats: tuple[KvFormat, ...]
+    gpus: tuple[str, ...]
+    architectures: tuple[str, ...]
+    text: str
+    source: str
+
+    def holds(self, kv_format: KvFormat, *, gpu: str, architecture: str) -> bool:
+        """Whether a deployment is one of those meant."""
+        return kv_format in self.formats and gpu in self.gpus and architecture in self.architectures
+
+
+@frozen
+class EngineCache:
+    """The cache types of an engine; ``sparse_fp8`` is what ``fp8`` means for sparse attention."""
 
     formats: tuple[KvFormat, ...]
     default: KvFormat
@@ -130,7 +142,7 @@ class EngineCache:
     sparse_fp8: dict[str, KvFormat]
     state_slots: dict[str, int]
     source: str
-    fp8_needs: dict[str, str] = field(default_factory=dict)
+    needs: tuple[CacheNeed, ...] = ()
 
     def __post_init__(self) -> None:
         """State what cannot be true of a cache, so that a profile cannot say it."""

@@ -10,6 +10,7 @@ from k31ctl.units import Bytes, BytesPerS, FlopsPerS, Seconds, Watts
 from k31ctl.values import frozen
 
 Vendor = Literal["nvidia", "amd"]
+MOST_GPUS = 4096
 LinkKind = Literal["nvlink", "infinity-fabric", "pcie", "nvlink-c2c", "rdma"]
 
 
@@ -126,8 +127,8 @@ class Node:
 
     def __post_init__(self) -> None:
         """State what cannot be true of a node, so that a profile cannot say it."""
-        if self.num_gpus < 1 or self.scale_up_domain_gpus < 1:
-            raise ValueError("num_gpus and scale_up_domain_gpus must be at least 1")
+        if not all(1 <= n <= MOST_GPUS for n in (self.num_gpus, self.scale_up_domain_gpus)):
+            raise ValueError(f"num_gpus and scale_up_domain_gpus must be from 1 to {MOST_GPUS}")
         if (self.scale_up is None) != (self.scale_up_domain_gpus == 1):
             raise ValueError("scale_up_domain_gpus must be 1 where scale_up is null, else more")
         if not self.sources:

@@ -3,8 +3,10 @@
 from k31ctl.core.deployment import Deployment
 from k31ctl.core.engine import MemoryRule, for_gpu
 from k31ctl.core.figure import Assumption
-from k31ctl.core.kv_cache import KvFormat
 from k31ctl.core.request import Parts, PlanRequest
+
+# Publishers count padding, scales and containers in their own ways: K3's pads alone are 2,208.
+SAME_PARAMS = 1e-6
 
 
 def assumptions(parts: Parts, request: PlanRequest, built: Deployment) -> tuple[Assumption, ...]:
@@ -75,9 +77,15 @@ def warnings(
                 "--kv-memory is more than is left on the tightest GPU beside weights and "
                 "reservations: the engine would run out of memory"
             )
-    needs = engine.cache.fp8_needs
-    if needs and built.rows.kv_format is KvFormat.FP8 and parts.model.indexer is None:
-        found.append(f"an fp8 cache needs {for_gpu(needs, parts.node.gpu.architecture)}")
+    found += [
+        f"{need.text} ({need.source})"
+        for need in engine.cache.needs
+        if need.holds(
+            built.rows.kv_format,
+            gpu=parts.node.gpu.architecture,
+            architecture=parts.model.architecture,
+        )
+    ]
     found += _published_differences(parts, built)
     return tuple(found)
 
@@ -87,15 +95,21 @@ def _published_differences(parts: Parts, built: Deployment) -> list[str]:
     published, counted = parts.model.published, built.inventory
     if published is None:
         return []
-    pairs = (
-        (published.total_bytes, counted.total_bytes, "bytes"),
-        (published.num_tensors, counted.num_tensors, "tensors"),
+    totals = (
+        (published.total_bytes, counted.total_bytes, "bytes", 0),
+        (published.num_tensors, counted.num_tensors, "tensors", 0),
+        (published.total_params, counted.total_params, "parameters", SAME_PARAMS),
     )
+    off = [
+        f"{said - own:+,} {what}"
+        for said, own, what, tolerance in totals
+        if said is not None and abs(said - own) > tolerance * own
+    ]
+    if not off:
+        return []
     return [
-        f"the published checkpoint differs from this inventory by {said - own:+,} {what} "
+        f"the published checkpoint differs from this inventory by {' and '.join(off)} "
         f"({published.source})"
-        for said, own, what in pairs
-        if said and said != own
     ]
 
 

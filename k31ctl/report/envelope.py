@@ -20,7 +20,10 @@ def envelope(
     assumptions: Sequence[object] = (),
     warnings: Sequence[object] = (),
 ) -> str:
-    """Return the document of a command as text: sorted keys, two spaces, one final newline."""
+    """Return the document of a command as text: sorted keys, two spaces, one final newline.
+
+    It is ASCII, so that every stream takes it and every locale gives the same bytes.
+    """
     document = {
         "schema": f"k31ctl/{command}/v1",
         "version": __version__,
@@ -29,9 +32,7 @@ def envelope(
         "assumptions": assumptions,
         "warnings": warnings,
     }
-    text = json.dumps(
-        plain(document), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False
-    )
+    text = json.dumps(plain(document), indent=2, sort_keys=True, ensure_ascii=True, allow_nan=False)
     return text + "\n"
 
 
@@ -54,8 +55,11 @@ def _scalar(value: object) -> str | int | float | None:
     match value:
         case Enum():
             return _scalar(value.value)
-        case None | bool() | int() | str():
+        case None | bool() | int():
             return value
+        case str():
+            # Half a surrogate pair, from a file's content or name, is text to no strict reader.
+            return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
         case float():
             return _finite(value)
         case date() | Path():

@@ -1,5 +1,6 @@
 """A failure as three lines on standard error."""
 
+import os
 import sys
 
 from k31ctl.errors import K31Error
@@ -15,8 +16,14 @@ def failure_text(error: K31Error) -> str:
 
 
 def show_failure(error: K31Error) -> None:
-    """Write a failure to standard error."""
-    sys.stderr.write(failure_text(error))
+    """Write a failure to standard error, where there is one that takes it."""
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(failure_text(error))
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # or Python tries again
 
 
 def _one_line(text: str) -> str:

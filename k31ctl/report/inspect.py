@@ -36,7 +36,7 @@ def require_gates(found: Inspection, gates: Sequence[Gate]) -> None:
         held = evaluate(gate, inspection_result(found))
         if not held.passed:
             raise GateError(
-                f"{gate.text} does not hold: it is {held.actual:,.15g}",
+                f"{gate.text} does not hold: it is {held.actual_text}",
                 where=f"--gate, {found.folder}",
                 remedy="mend the checkpoint, or change the gate",
             )

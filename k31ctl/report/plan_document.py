@@ -58,7 +58,12 @@ def document(plan: Plan, gates: tuple[GateResult, ...], beside: "Further | None"
     return envelope(
         "plan",
         inputs=_inputs(plan),
-        result=result(plan, beside) | {"gates": gates},
+        result=result(plan, beside)
+        | {
+            "gates": [
+                {"gate": g.gate, "actual": float(g.actual), "passed": g.passed} for g in gates
+            ]
+        },
         assumptions=plan.assumptions,
         warnings=plan.warnings,
     )

@@ -102,3 +102,28 @@ def test_a_config_that_is_not_modelled_is_a_fault_of_its_profile(tmp_path: Path)
     with pytest.raises(ProfileError, match=r"text_config\.hidden_size is -1") as caught:
         load_model(Store((tmp_path,)), "kimi-k3")
     assert caught.value.where.endswith("kimi-k3.yaml, config")
+
+
+@pytest.mark.parametrize(
+    ("place", "spec", "name"),
+    [
+        (".", "mine", "mine"),
+        (".", "./mine/config.json", "mine"),
+        ("mine", ".", "mine"),
+        ("mine", "config.json", "mine"),
+        ("mine", "./../linked", "linked"),
+        (".", "./variant.json", "variant"),
+        (".", "./variant.config.json", "variant"),
+    ],
+)
+def test_a_model_of_ones_own_is_called_as_its_folder_or_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, spec: str, name: str
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "linked").mkdir()
+    text = (DATA / "kimi-k3.config.json").read_text()
+    for file in ("mine/config.json", "variant.json", "variant.config.json"):
+        (tmp_path / file).write_text(text)
+    (tmp_path / "linked" / "config.json").symlink_to(tmp_path / "variant.json")
+    monkeypatch.chdir(tmp_path / place)
+    assert load_model(STORE, spec).name == name

@@ -23,3 +23,20 @@ def k31ctl() -> Run:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def shell() -> Run:
+    """A command line of ``sh`` in which ``k31ctl`` is this program; ``environment`` is added."""
+
+    def run(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["sh", "-c", f'k31ctl() {{ "{sys.executable}" -m k31ctl "$@"; }}\n{line}'],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", **environment},
+        )
+
+    return run

@@ -248,3 +248,44 @@ def test_a_table_goes_through_a_link_and_never_over_a_device(k31ctl: Run, tmp_pa
 def test_a_length_that_the_cache_does_not_hold_is_not_said_to_fit(k31ctl: Run) -> None:
     asked = ("plan", "kimi-k3", "--kv-memory", "10GiB", "--max-model-len", "1m")
     assert k31ctl(*asked).stdout.startswith("Kimi K3 does not fit on one 8x-b300")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--json --csv -",
+        "--json --markdown -",
+        "--json --html -",
+        "--csv - --markdown -",
+        "--csv same --markdown ./same",
+    ],
+)
+def test_two_answers_never_share_a_place(k31ctl: Run, arguments: str) -> None:
+    done = k31ctl("plan", *arguments.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: two answers cannot go to one place\n")
+    assert not Path("same").exists()
+
+
+@pytest.mark.parametrize("bad", ["no-such-folder/t.md", "taken", "pipe"])
+def test_where_one_of_two_files_cannot_be_written_neither_is(
+    k31ctl: Run, tmp_path: Path, bad: str
+) -> None:
+    (tmp_path / "taken").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for first, second in (("--csv", "--markdown"), ("--markdown", "--csv")):
+        done = k31ctl("plan", first, str(tmp_path / "good"), second, str(tmp_path / bad))
+        assert (done.returncode, done.stdout) == (3, "")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["pipe", "taken"]
+
+
+def test_a_gate_on_a_truth_is_answered_with_one(k31ctl: Run) -> None:
+    done = k31ctl("plan", "--gate", "fits==false")
+    assert done.returncode == 4
+    assert done.stderr.startswith("error: fits==false is not met, it is true\n")
+
+
+def test_a_folder_without_a_config_is_told_as_that(k31ctl: Run, tmp_path: Path) -> None:
+    done = k31ctl("plan", str(tmp_path))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("error: this folder holds no config.json\n")

@@ -54,6 +54,7 @@ def space(
         workloads=loads,
         base=asked(**given),
         speed=speed(),
+        utilisation=1.0,
     )
 
 

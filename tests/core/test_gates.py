@@ -81,3 +81,11 @@ def test_a_short_name_means_what_performance_and_cost_say_themselves(
 def test_a_short_name_of_two_sections_stays_unclear() -> None:
     with pytest.raises(UsageError, match="more than once"):
         evaluate(parse_gate("num_gpus>=8"), SPEED)
+
+
+@pytest.mark.parametrize(
+    ("gate", "told"),
+    [("fits==false", "true"), ("tokens>8", "8"), ("memory.pool_bytes<1", "7")],
+)
+def test_what_a_gate_found_is_told_as_a_gate_writes_it(gate: str, told: str) -> None:
+    assert evaluate(parse_gate(gate), RESULT).actual_text == told

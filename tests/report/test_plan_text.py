@@ -129,3 +129,28 @@ def test_a_rack_of_stages_says_which_stage_is_drawn() -> None:
 )
 def test_lengths_are_written_as_people_write_them(count: int, written: str) -> None:
     assert tokens(count) == written
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        ("vllm", "vLLM 0.33.0 will log: GPU KV cache size: "),
+        ("sglang", "SGLang 0.5.23 will log: max_total_num_tokens="),
+        ("tokenspeed", "TokenSpeed 0.1.1 holds, in our words: "),
+        ("tensorrt-llm", "TensorRT-LLM 1.4.0rc4 holds, in our words: "),
+    ],
+)
+def test_only_words_that_an_engine_has_are_called_its_log(engine: str, said: str) -> None:
+    assert said in as_text(planned(engine=engine))
+
+
+def test_a_fraction_of_what_is_left_is_not_called_one_of_the_whole() -> None:
+    text = " ".join(as_text(planned(engine="tensorrt-llm")).split())
+    assert "0.25 of what is left of each GPU after loading" in text
+
+
+def test_a_length_that_was_cut_to_fit_is_not_counted_as_if_it_were_the_full_one() -> None:
+    cut = " ".join(as_text(planned(kv_memory_bytes=10 * GIB)).split())
+    assert "the longest that fits: 1,048,576 do not" in cut
+    assert "1.00 at once" not in cut
+    assert "counted for requests of up to 1,048,576 tokens" in as_text(planned())

@@ -68,7 +68,7 @@ def _lead(goal: Goal, chosen: Candidate, other: Candidate) -> str | None:
                 chosen.ttft_s, other.ttft_s, "time to first token"
             )
         case Goal.COST:
-            mine, theirs = chosen.usd_per_m_output_tokens, other.usd_per_m_output_tokens
+            mine, theirs = chosen.usd_per_m_total_tokens, other.usd_per_m_total_tokens
             return _less(mine or 0.0, theirs or 0.0, "cost per token")
         case Goal.CONTEXT:
             mine, theirs = chosen.option.longest_context, other.option.longest_context
@@ -101,7 +101,7 @@ def _cause(goal: Goal, chosen: Candidate, other: Candidate, candidates: Sequence
     prices = mine.usd_per_gpu_hour, theirs.usd_per_gpu_hour
     if goal is Goal.COST and None not in prices:
         faster = other.output_tok_s_per_gpu >= chosen.output_tok_s_per_gpu
-        if faster:
+        if faster and prices[0] != prices[1]:
             return f"whose GPU-hour costs ${prices[1]:.2f} against ${prices[0]:.2f}"
     if goal is not Goal.LATENCY:
         crowd = _crowd(chosen, other, candidates)

@@ -29,7 +29,7 @@ def score(candidate: Candidate, goal: Goal) -> float:
         case Goal.LATENCY:
             return -candidate.tpot_s
         case Goal.COST:
-            return -(candidate.usd_per_m_output_tokens or 0.0)
+            return -(candidate.usd_per_m_total_tokens or 0.0)
         case Goal.CONTEXT:
             return candidate.option.longest_context
 
@@ -63,7 +63,7 @@ def test_cost_is_the_price_of_the_gpus_over_their_tokens() -> None:
     candidate = found("8x-b300").loads[0].candidates[0]
     # $6 an hour for each GPU, 3,600 seconds of so many tokens.
     expected = 6.0 * 1e6 / (candidate.output_tok_s_per_gpu * 3600)
-    assert candidate.usd_per_m_output_tokens == pytest.approx(expected)
+    assert candidate.usd_per_m_total_tokens == pytest.approx(expected)
 
 
 def test_without_a_price_there_is_no_cost() -> None:

@@ -62,7 +62,7 @@ def prefill_s(
 
 
 def prefill_rate(
-    step: StepModel, *, requests: float, prompt_tokens: float, chunk_tokens: int
+    step: StepModel, *, requests: float, prompt_tokens: float, past_tokens: float, chunk_tokens: int
 ) -> float:
     """Prompt tokens per second of one attention group that always has so many prompts to prefill.
 
@@ -72,7 +72,9 @@ def prefill_rate(
     waiting = requests * prompt_tokens
     tokens = min(float(chunk_tokens), waiting, max(prompt_tokens, waiting / step.replica.pp))
     times = step.prefill_s(
-        tokens=tokens, past_tokens=prompt_tokens / 2, sequences=max(1.0, tokens / prompt_tokens)
+        tokens=tokens,
+        past_tokens=past_tokens + prompt_tokens / 2,
+        sequences=max(1.0, tokens / prompt_tokens),
     )
     chunks = waiting / tokens
     return tokens * min(chunks / sum(times), 1 / max(times))

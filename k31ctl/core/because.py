@@ -57,7 +57,7 @@ def _fewer(chosen: Candidate, other: Candidate) -> str:
 
 
 def _lead(goal: Goal, chosen: Candidate, other: Candidate) -> str | None:
-    """By how much the chosen is ahead; None where the values are the same to a twentieth of a percent."""
+    """By how much the chosen is ahead; None where both are the same."""
     match goal:
         case Goal.THROUGHPUT:
             return _more(
@@ -100,8 +100,8 @@ def _cause(goal: Goal, chosen: Candidate, other: Candidate, candidates: Sequence
         return f"whose cache ends at {theirs.longest_context:,} tokens"
     prices = mine.usd_per_gpu_hour, theirs.usd_per_gpu_hour
     if goal is Goal.COST and None not in prices:
-        faster = other.output_tok_s_per_gpu >= chosen.output_tok_s_per_gpu
-        if faster:
+        spent = [sum(_spent(goal, each).values()) for each in (chosen, other)]
+        if spent[1] <= spent[0]:
             return f"whose GPU-hour costs ${prices[1]:.2f} against ${prices[0]:.2f}"
     if goal is not Goal.LATENCY:
         crowd = _crowd(chosen, other, candidates)
@@ -165,6 +165,7 @@ def _words(name: str, candidate: Candidate) -> str:
 def _spent(goal: Goal, candidate: Candidate) -> dict[str, float]:
     """Seconds by part of prefill and decoding: of each token, or of all GPUs for each request.
 
+    Only decoding counts for cost, as prefill is what input tokens pay for.
     Waiting of stages for one another is shared among the parts by their time.
     """
     service, workload, option = candidate.service, candidate.workload, candidate.option
@@ -183,6 +184,8 @@ def _spent(goal: Goal, candidate: Candidate) -> dict[str, float]:
         decode_parts_of(option.case, option.step, workload, service),
         decode * scale,
     )
+    if goal is Goal.COST:
+        return found
     parts, _ = prefill_parts_of(option.case, option.step, workload, service)
     _add(found, "prefill", parts, prefill * scale)
     return found

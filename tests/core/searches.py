@@ -53,6 +53,7 @@ def space(
         concurrencies=concurrencies,
         workloads=loads,
         base=asked(**given),
+        utilisation=1.0,
         speed=speed(),
     )
 

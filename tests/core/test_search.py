@@ -59,11 +59,13 @@ def test_a_candidate_fits_as_its_plan_says() -> None:
         assert cell_of(option.parts, built, length, candidate.concurrency).fits
 
 
-def test_cost_is_the_price_of_the_gpus_over_their_tokens() -> None:
+def test_cost_is_the_price_of_the_time_of_decoding_over_its_tokens() -> None:
     candidate = found("8x-b300").loads[0].candidates[0]
-    # $6 an hour for each GPU, 3,600 seconds of so many tokens.
-    expected = 6.0 * 1e6 / (candidate.output_tok_s_per_gpu * 3600)
-    assert candidate.usd_per_m_output_tokens == pytest.approx(expected)
+    service = candidate.service
+    # $6 an hour for each GPU over 3,600 seconds of so many tokens; prefill is for the input to pay.
+    hourly = 6.0 * 1e6 / (candidate.output_tok_s_per_gpu * 3600)
+    decoding = 1 - service.prefill_s / service.period_s
+    assert candidate.usd_per_m_output_tokens == pytest.approx(hourly * decoding)
 
 
 def test_without_a_price_there_is_no_cost() -> None:

@@ -205,7 +205,7 @@ def _trial(
         sizes["tp"] = sizes["ep"]
     node, num_nodes = _node(nodes, row, sizes, where)
     model = load_model(store, row.model.partition(" ")[0])
-    engine_name = _engine(row)
+    engine_name = _engine(row, where)
     engine = resolve_engine(store, engine_name, model)
     draft = None
     if row.spec:
@@ -267,9 +267,17 @@ def _node(
     return node, max(1, -(-count // node.num_gpus))
 
 
-def _engine(row: _Row) -> str:
+def _engine(row: _Row, where: str) -> str:
+    """The engine that a row names, in its own words or its source's; SGLang where it names none."""
     said = f"{row.engine or ''} {row.src} {row.id}".lower()
-    return next((name for name in _ENGINES if name in said), "sglang")
+    named = next((name for name in _ENGINES if name in said), None)
+    if named is None and row.engine:
+        raise ProfileError(
+            f"engine {row.engine!r} is none that can be predicted",
+            where=where,
+            remedy=f"name one of {', '.join(_ENGINES)}",
+        )
+    return named or "sglang"
 
 
 def _draft_id(store: Store, spec: str, engine: str, model_id: str, where: str) -> str:

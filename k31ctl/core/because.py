@@ -100,8 +100,8 @@ def _cause(goal: Goal, chosen: Candidate, other: Candidate, candidates: Sequence
         return f"whose cache ends at {theirs.longest_context:,} tokens"
     prices = mine.usd_per_gpu_hour, theirs.usd_per_gpu_hour
     if goal is Goal.COST and None not in prices:
-        faster = other.output_tok_s_per_gpu >= chosen.output_tok_s_per_gpu
-        if faster and prices[0] != prices[1]:
+        spent = [sum(_spent(goal, each).values()) for each in (chosen, other)]
+        if spent[1] <= spent[0]:
             return f"whose GPU-hour costs ${prices[1]:.2f} against ${prices[0]:.2f}"
     if goal is not Goal.LATENCY:
         crowd = _crowd(chosen, other, candidates)

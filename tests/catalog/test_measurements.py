@@ -51,6 +51,7 @@ def test_a_row_says_what_was_run() -> None:
         ("c: 4", "context: 0", "context must be above 0"),
         ("c: 4", "accepted: 0.5", "accepted must be at least 1"),
         ("moe: marlin", "moe: magic", "moe must be one of marlin"),
+        ("engine: vllm", "engine: magic", "engine 'magic' is none that can be predicted"),
         ("isl: 1000", "kv: fp7", "kv: 'fp7' is not one of bf16"),
         ("isl: 1000", "spec: magic", "no draft profile fits spec 'magic'"),
         ("src: someone, ", "", "missing key src"),

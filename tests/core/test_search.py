@@ -13,7 +13,7 @@ from k31ctl.core.kv_cache import KvFormat
 from k31ctl.core.latencies import latency_s
 from k31ctl.core.offload import Tier
 from k31ctl.core.performance import performance
-from k31ctl.core.search import Candidate, search
+from k31ctl.core.search import Candidate, search, usd_per_m_output_tokens
 from k31ctl.core.slo import parse_slo
 from k31ctl.errors import RefusedError, UsageError
 from tests.core.deployments import speed
@@ -59,11 +59,21 @@ def test_a_candidate_fits_as_its_plan_says() -> None:
         assert cell_of(option.parts, built, length, candidate.concurrency).fits
 
 
-def test_cost_is_the_price_of_the_gpus_over_their_tokens() -> None:
+def test_cost_is_the_price_of_the_gpus_over_all_their_tokens() -> None:
     candidate = found("8x-b300").loads[0].candidates[0]
-    # $6 an hour for each GPU, 3,600 seconds of so many tokens.
-    expected = 6.0 * 1e6 / (candidate.output_tok_s_per_gpu * 3600)
+    load = candidate.workload
+    # $6 an hour for each GPU over 3,600 seconds of tokens written, and those read for each of them.
+    per_output = 6.0 * 1e6 / (candidate.output_tok_s_per_gpu * 3600)
+    expected = per_output * load.output_tokens / (load.prompt_tokens + load.output_tokens)
     assert candidate.usd_per_m_total_tokens == pytest.approx(expected)
+
+
+def test_an_output_token_pays_for_the_time_of_decoding_alone() -> None:
+    candidate = found("8x-b300").loads[0].candidates[0]
+    service = candidate.service
+    hourly = 6.0 * 1e6 / (candidate.output_tok_s_per_gpu * 3600)
+    decoding = 1 - service.prefill_s / service.period_s
+    assert usd_per_m_output_tokens(candidate) == pytest.approx(hourly * decoding)
 
 
 def test_without_a_price_there_is_no_cost() -> None:

@@ -49,6 +49,12 @@ def test_replicas_follow_from_little_s_law() -> None:
     assert made.usd_per_hour == pytest.approx(6.0 * made.num_gpus)
 
 
+def test_headroom_is_planned_on_top_of_the_load() -> None:
+    # A load of a hundred full replicas needs thirty more, and the spare one.
+    users = 100 * chosen().requests_per_s * 3600 / (0.1 * 6)
+    assert fleet(chosen(), load(users=users), slo=NO_LIMITS).replicas == 131
+
+
 def test_the_usual_state_serves_the_whole_load() -> None:
     made = fleet(chosen(), load(), slo=parse_slo(SLO))
     assert made.usual.service is not None and made.usual.kept

@@ -18,7 +18,7 @@ from k31ctl.report.files import STANDARD_OUTPUT, write_all
 from k31ctl.report.html import plan_page
 from k31ctl.report.plan_document import document
 from k31ctl.report.search_document import row, search_csv, search_result
-from k31ctl.report.search_text import search_text
+from k31ctl.report.search_text import NO_LEVELS, search_text
 
 
 def show_search(
@@ -109,7 +109,10 @@ def _document(found: Searched, result: dict[str, Any]) -> str:
         },
         result=result,
         assumptions=space.model.assumptions,
-        warnings=[answer.why_not for answer in found.loads if answer.why_not],
+        warnings=[
+            *([] if found.result.slo.limits else [NO_LEVELS]),
+            *(answer.why_not for answer in found.loads if answer.why_not),
+        ],
     )
 
 

@@ -16,6 +16,10 @@ MS = 1e3
 MOST_FRONT = 12
 MOST_DOTS = 2000
 NAME_WIDTH = 30
+NO_LEVELS = (
+    "no service level limits how slow a request may be, so throughput and cost fill every batch; "
+    "add --slo 'ttft_p99_s<=10,tpot_p99_s<=0.05'"
+)
 MARKS = {Goal.THROUGHPUT: "T", Goal.LATENCY: "L", Goal.COST: "C", Goal.CONTEXT: "X"}
 
 
@@ -25,6 +29,8 @@ def search_text(found: Searched) -> str:
     for answer in found.loads:
         lines += [*_load_lines(found, answer), ""]
     lines += _left_out(found)
+    if not found.result.slo.limits:
+        lines += _wrapped(f"warning: {NO_LEVELS}", indent="")
     return "\n".join(lines) + "\n"
 
 

@@ -57,10 +57,22 @@ def test_what_vllm_logged_is_what_the_program_says(
         "deepseek-v3.2 --on 8x-h200 --gate fits==true",
         "kimi-linear-48b --tp 1 --on 8x-h100",
         "kimi-k3 --on 4x-gb300 --nodes 4 --dp 16 --tp 1",
+        "kimi-k3 --rate 0.2 --context 16k",
+        "kimi-k3 --cold-start",
+        "kimi-k3 --nodes 3 --disaggregate prefill=1xTP8,decode=2xTP8 --concurrency 16",
     ],
 )
 def test_every_answer_meets_the_shipped_schema(k31ctl: Run, arguments: str) -> None:
     jsonschema.validate(answer(k31ctl, *arguments.split()), SCHEMA)
+
+
+def test_a_search_meets_the_shipped_schema_by_its_own_part(k31ctl: Run) -> None:
+    fleet = "users=500,active=0.1,requests_per_hour=6,headroom=0.3,spare=1"
+    arguments = "kimi-k3 --search --systems 8x-b300 --context 16k --slo ttft_p99_s<=10 --fleet"
+    found = answer(k31ctl, *arguments.split(), fleet)
+    own = {**SCHEMA, "properties": SCHEMA["properties"] | {"result": {"$ref": "#/$defs/search"}}}
+    jsonschema.validate(found, SCHEMA)
+    jsonschema.validate(found, own)
 
 
 def test_the_lines_of_a_gpu_add_up_to_what_the_driver_reports(k31ctl: Run) -> None:

@@ -9,7 +9,10 @@ from k31ctl.cli.options import JsonOpt, ProfilesOpt
 
 KindArg = Annotated[
     str | None,
-    typer.Argument(metavar="[KIND]", help="models, hardware, engines, drafts or prices."),
+    typer.Argument(
+        metavar="[KIND]",
+        help="models, hardware, engines, drafts, prices, speed, storage, startup or measurements.",
+    ),
 ]
 NameArg = Annotated[str, typer.Argument(metavar="NAME", help="A profile, as KIND/ID or as ID.")]
 PathsArg = Annotated[
@@ -24,7 +27,7 @@ app = typer.Typer(no_args_is_help=True, help="List, show and check profiles.")
 def list_all(
     kind: KindArg = None, profiles: ProfilesOpt = None, *, as_json: JsonOpt = False
 ) -> None:
-    """List models, hardware, engines, drafts and prices."""
+    """List what is known, of every kind or of one."""
     from k31ctl.catalog import Store, default_folders
     from k31ctl.catalog.listing import list_profiles
     from k31ctl.report import profiles as report

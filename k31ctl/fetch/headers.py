@@ -41,6 +41,7 @@ _ENTRY: Final = re.compile(
     r'"data_offsets":\[(0|[1-9][0-9]{0,17}),(0|[1-9][0-9]{0,17})\]\}(?:,|\} *\Z)'
 )
 _ENTRY_MARKS: Final = len('"":{"dtype":"","shape":[],"data_offsets":[,]},')
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _PREFIX: Final = re.compile(r'\{(?:"__metadata__":(\{[^{}]*\}),)?')
 
 
@@ -145,16 +146,16 @@ def _plain_tensors(raw: bytes, data_bytes: int) -> list[FoundTensor] | None:
         return None
     kinds: dict[tuple[str, str], tuple[tuple[int, ...], int] | None] = {}
     tensors = []
-    position = 0
+    position, text_of_position = 0, "0"
     for name, dtype, shape_text, begin, end in matches:
         key = (dtype, shape_text)
         if key not in kinds:
             kinds[key] = _kind(dtype, shape_text)
         kind = kinds[key]
-        if kind is None or int(begin) != position:
+        if kind is None or begin != text_of_position:
             return None
         shape, num_bytes = kind
-        position += num_bytes
+        position, text_of_position = position + num_bytes, end
         if int(end) != position:
             return None
         tensors.append(FoundTensor(name, dtype, shape, num_bytes))
@@ -247,6 +248,8 @@ def _tensors(entries: dict[str, Any], data_bytes: int) -> tuple[list[FoundTensor
 
 
 def _tensor(name: str, entry: Any) -> tuple[FoundTensor, int, int]:
+    if not name.isascii() and _SURROGATE.search(name):
+        raise _BadFile("has half a surrogate pair in its name, which is no Unicode text")
     if type(entry) is not dict or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise _BadFile("does not have exactly dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]

@@ -41,9 +41,11 @@ def test_what_is_no_config_is_refused(tmp_path: Path, content: bytes, what: str)
     assert caught.value.where == str(place)
 
 
-@pytest.mark.parametrize("name", ["", "missing.json"])
-def test_a_missing_config_is_named(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match="no such file"):
+@pytest.mark.parametrize(
+    ("name", "why"), [("", "this folder holds no config.json"), ("missing.json", "no such file")]
+)
+def test_a_missing_config_is_named(tmp_path: Path, name: str, why: str) -> None:
+    with pytest.raises(InputError, match=why):
         read_json_config(tmp_path / name)
 
 

@@ -54,7 +54,7 @@ class _Row:
     engine: str | None = None
     layout: str | None = None
     moe: str | None = None
-    kv: str | None = None
+    kv: KvFormat | None = None
     spec: str | None = None
     accepted: float | None = None
     isl: int | None = None
@@ -83,7 +83,31 @@ class _Row:
     step_ms: float | None = None
     ttft_ms: float | None = None
 
+    def __post_init__(self) -> None:
+        """State what cannot be true of a run, so that a table cannot say it."""
+        for name in (*_COUNTS, *QUANTITIES):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} must be above 0")
+        if self.accepted is not None and self.accepted < 1:
+            raise ValueError("accepted must be at least 1: the target's own token counts")
+        if self.moe is not None and self.moe not in _KERNELS:
+            raise ValueError(f"moe must be one of {', '.join(_KERNELS)}")
 
+
+_COUNTS: Final = (
+    "isl",
+    "osl",
+    "c",
+    "batch",
+    "context",
+    "kv_memory",
+    "memory_fraction",
+    "state_ratio",
+    "chunk_tokens",
+    "max_model_len",
+    "most_running",
+)
 QUANTITIES: Final = (
     "out_tok_s",
     "total_tok_s_per_gpu",
@@ -115,8 +139,14 @@ def load_trials(
     """
     if name in store.paths(Kind.MEASUREMENTS):
         path = store.paths(Kind.MEASUREMENTS)[name]
-    else:
+    elif Path(name).exists():
         path = Path(name)
+    else:
+        raise ProfileError(
+            f"no table and no file is called {name!r}",
+            where=str(Kind.MEASUREMENTS),
+            remedy=f"tables are: {', '.join(store.ids(Kind.MEASUREMENTS))}; or give a file",
+        )
     return trials_in(store, read_text(path), speed, where=str(path))
 
 
@@ -150,6 +180,12 @@ def trials_in(
             raise
         except K31Error as error:
             skipped.append(Skipped(id=row.id, source=row.src, why=error.what))
+    if not trials:
+        raise ProfileError(
+            f"no row is a run to hold the model against; the first: {skipped[0].why}",
+            where=where,
+            remedy=f"give rows a layout and one of {', '.join(QUANTITIES)}",
+        )
     return tuple(trials), tuple(skipped)
 
 
@@ -169,7 +205,7 @@ def _trial(
         sizes["tp"] = sizes["ep"]
     node, num_nodes = _node(nodes, row, sizes, where)
     model = load_model(store, row.model.partition(" ")[0])
-    engine_name = _engine(row)
+    engine_name = _engine(row, where)
     engine = resolve_engine(store, engine_name, model)
     draft = None
     if row.spec:
@@ -231,9 +267,17 @@ def _node(
     return node, max(1, -(-count // node.num_gpus))
 
 
-def _engine(row: _Row) -> str:
+def _engine(row: _Row, where: str) -> str:
+    """The engine that a row names, in its own words or its source's; SGLang where it names none."""
     said = f"{row.engine or ''} {row.src} {row.id}".lower()
-    return next((name for name in _ENGINES if name in said), "sglang")
+    named = next((name for name in _ENGINES if name in said), None)
+    if named is None and row.engine:
+        raise ProfileError(
+            f"engine {row.engine!r} is none that can be predicted",
+            where=where,
+            remedy=f"name one of {', '.join(_ENGINES)}",
+        )
+    return named or "sglang"
 
 
 def _draft_id(store: Store, spec: str, engine: str, model_id: str, where: str) -> str:
@@ -283,7 +327,7 @@ def _request(row: _Row, sizes: Mapping[str, int], num_nodes: int) -> PlanRequest
             ep=sizes.get("ep"),
             dcp=sizes.get("dcp"),
         ),
-        kv_dtype=KvFormat(row.kv) if row.kv else None,
+        kv_dtype=row.kv,
         index_dtype=None,
         state_dtype=StateDtype.FP32,
         kv_memory_bytes=row.kv_memory,

@@ -43,7 +43,7 @@ def calibrated(parameters: SpeedParameters, path: Path) -> SpeedParameters:
             where=where,
             remedy=f"tables are: {', '.join(own)}",
         )
-    if not any(key in own for key in raw):
+    if not any(raw.get(key) for key in own):
         raise ProfileError(
             "holds no parameter", where=where, remedy="write at least one table of parameters"
         )

@@ -51,6 +51,7 @@ def search_and_show(
         if systems == EVERY
         else names_in(systems, default=on, where="--systems")
     )
+    prices = load_price_book(store, about=(*names, model.id, provider or model.id))
     space = search_space(
         store,
         model=model,
@@ -62,7 +63,7 @@ def search_and_show(
         state_dtypes=(state_dtype,),
         concurrencies=concurrencies,
         speed=load_speed(store, calibration),
-        prices=load_price_book(store, about=(*names, model.id, provider or model.id)),
+        prices=prices,
     )
     found = searched(
         space,
@@ -70,4 +71,4 @@ def search_and_show(
         slo=parse_slo(slo) if slo else NO_SLO,
         fleet_load=parse_fleet(fleet) if fleet else None,
     )
-    show_search(found, gates=gates, as_json=as_json, csv=csv, html=html, command=command)
+    show_search(found, prices, gates=gates, as_json=as_json, csv=csv, html=html, command=command)

@@ -158,7 +158,7 @@ def simulation_request(
     asked: AskedWorkload, *, trace: Path | None, slo: str | None, simulate: bool, seed: int
 ) -> "SimulationRequest | None":
     """What to play out: a trace, a rate, service levels, or where it was asked; else None."""
-    if not (simulate or trace or slo or asked.rate_per_s is not None):
+    if not (simulate or trace or slo is not None or asked.rate_per_s is not None):
         return None
     from random import Random
 
@@ -176,7 +176,7 @@ def simulation_request(
     return SimulationRequest(
         trace=read.load if read else None,
         trace_notes=read.notes if read else (),
-        slo=parse_slo(slo) if slo else None,
+        slo=parse_slo(slo) if slo is not None else None,
         random=Random(seed),
         seed=seed,
     )

@@ -9,7 +9,7 @@ from k31ctl.core.search import Candidate
 from k31ctl.core.step import Part
 
 ALONE: Final = "no other layout or hardware keeps to what was asked"
-SAME_PERCENT: Final = 0.5
+SAME_PERCENT: Final = 0.05
 WHOLE_PERCENT: Final = 2
 CROWDED: Final = 1.2
 
@@ -40,7 +40,7 @@ def because(
     name = _name(chosen, other)
     lead = _lead(goal, chosen, other)
     if lead is None:
-        return f"as good as {name}, on {_fewer(chosen, other)}"
+        return f"as good as {name}; {_fewer(chosen, other)}"
     return f"{lead} than {name}, {_cause(goal, chosen, other, candidates)}"
 
 
@@ -52,12 +52,12 @@ def _name(chosen: Candidate, other: Candidate) -> str:
 
 def _fewer(chosen: Candidate, other: Candidate) -> str:
     if chosen.option.num_gpus < other.option.num_gpus:
-        return f"{chosen.option.num_gpus} GPUs instead of {other.option.num_gpus}"
-    return f"as many as {chosen.option.num_gpus} GPUs"
+        return f"it takes {chosen.option.num_gpus} GPUs instead of {other.option.num_gpus}"
+    return "of equals the first in the search is taken"
 
 
 def _lead(goal: Goal, chosen: Candidate, other: Candidate) -> str | None:
-    """By how much the chosen is ahead; None where the values are the same to half a percent."""
+    """By how much the chosen is ahead; None where they differ by less than 0.05 %."""
     match goal:
         case Goal.THROUGHPUT:
             return _more(
@@ -68,7 +68,7 @@ def _lead(goal: Goal, chosen: Candidate, other: Candidate) -> str | None:
                 chosen.ttft_s, other.ttft_s, "time to first token"
             )
         case Goal.COST:
-            mine, theirs = chosen.usd_per_m_output_tokens, other.usd_per_m_output_tokens
+            mine, theirs = chosen.usd_per_m_total_tokens, other.usd_per_m_total_tokens
             return _less(mine or 0.0, theirs or 0.0, "cost per token")
         case Goal.CONTEXT:
             mine, theirs = chosen.option.longest_context, other.option.longest_context
@@ -100,8 +100,8 @@ def _cause(goal: Goal, chosen: Candidate, other: Candidate, candidates: Sequence
         return f"whose cache ends at {theirs.longest_context:,} tokens"
     prices = mine.usd_per_gpu_hour, theirs.usd_per_gpu_hour
     if goal is Goal.COST and None not in prices:
-        faster = other.output_tok_s_per_gpu >= chosen.output_tok_s_per_gpu
-        if faster:
+        spent = [sum(_spent(goal, each).values()) for each in (chosen, other)]
+        if spent[1] <= spent[0]:
             return f"whose GPU-hour costs ${prices[1]:.2f} against ${prices[0]:.2f}"
     if goal is not Goal.LATENCY:
         crowd = _crowd(chosen, other, candidates)

@@ -136,8 +136,7 @@ def _at(
         spread, basis = entry.prior_spread, entry.basis
         if spreads is not None:
             spread = entry.prior_spread * spreads[i]
-            if spreads[i] < INFORMED:
-                basis = Basis.MEASURED
+            basis = Basis.MEASURED if spreads[i] < INFORMED else Basis.ASSUMED
         table[name[1]] = replace(entry, value=value, spread=spread, basis=basis)
     return replace(parameters, **changed)  # type: ignore[arg-type]
 

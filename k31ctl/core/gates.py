@@ -9,6 +9,7 @@ from k31ctl.errors import UsageError
 from k31ctl.values import frozen
 
 _GATE = re.compile(r"\s*([A-Za-z_][\w.\[\]]*)\s*(<=|>=|==|!=|<|>)\s*(\S+)\s*")
+SECTIONS = ("performance", "cost")
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
     ">=": operator.ge,
@@ -75,9 +76,7 @@ def evaluate(gate: Gate, result: Mapping[str, object]) -> GateResult:
     Raises UsageError.
     """
     names = numeric_names(result)
-    matches = [n for n in names if n == gate.name or n.endswith(f".{gate.name}")]
-    exact = [n for n in matches if n == gate.name]
-    chosen = exact or matches
+    chosen = _chosen(gate.name, names)
     if len(chosen) != 1:
         what = "is in the result more than once" if chosen else "is not a number in the result"
         shown = ", ".join(sorted(chosen or names)[:12])
@@ -87,6 +86,25 @@ def evaluate(gate: Gate, result: Mapping[str, object]) -> GateResult:
     actual = names[chosen[0]]
     passed = _OPERATORS[gate.comparison](float(actual), gate.value)
     return GateResult(gate=gate.text, actual=actual, passed=passed)
+
+
+def _chosen(name: str, names: Mapping[str, float | bool]) -> list[str]:
+    """The full names that a name can stand for: one where it is clear.
+
+    What performance and cost say themselves goes before what lies deeper, such as an API's price,
+    and before the simulation that performance already speaks for.
+    """
+    if name in names:
+        return [name]
+    matches = [n for n in names if n.endswith(f".{name}")]
+    heads = [f"{section}.{name}" for section in SECTIONS if f"{section}.{name}" in names]
+
+    def behind(other: str) -> bool:
+        return any(
+            other.count(".") > head.count(".") or other.startswith("simulation.") for head in heads
+        )
+
+    return [n for n in matches if n in heads or not behind(n)]
 
 
 def numeric_names(result: Mapping[str, object], prefix: str = "") -> dict[str, float | bool]:

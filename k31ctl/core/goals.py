@@ -63,7 +63,7 @@ def recommended(load: LoadResult, goal: Goal) -> Candidate | None:
 
 def _able(load: LoadResult, goal: Goal) -> tuple[Candidate, ...]:
     if goal is Goal.COST:
-        return tuple(c for c in load.kept if c.usd_per_m_output_tokens is not None)
+        return tuple(c for c in load.kept if c.usd_per_m_total_tokens is not None)
     return load.kept
 
 
@@ -75,7 +75,7 @@ def _key(goal: Goal) -> Key:
         case Goal.LATENCY:
             return lambda c: (-c.tpot_s, -c.ttft_s, -c.option.num_gpus)
         case Goal.COST:
-            return lambda c: (-(c.usd_per_m_output_tokens or 0), -c.ttft_s, -c.option.num_gpus)
+            return lambda c: (-(c.usd_per_m_total_tokens or 0), -c.ttft_s, -c.option.num_gpus)
         case Goal.CONTEXT:
             return lambda c: (
                 c.option.longest_context,

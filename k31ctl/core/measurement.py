@@ -2,7 +2,7 @@
 
 from k31ctl.core.estimate import Estimate
 from k31ctl.core.performance import performance
-from k31ctl.core.prediction import Case, prefill_tok_s_per_gpu, service_of
+from k31ctl.core.prediction import Case, busy_groups, prefill_tok_s_per_gpu, service_of
 from k31ctl.core.speed_parameters import SpeedParameters
 from k31ctl.core.workload import Workload
 from k31ctl.values import frozen
@@ -43,13 +43,17 @@ def predicted(trial: Trial, parameters: SpeedParameters) -> dict[str, float]:
     """What the model says of every quantity that was measured, in the measurement's units."""
     names = trial.measurement.measured.keys()
     case, load = trial.case, trial.measurement.workload
+    assert load.concurrency is not None
     step = case.step(parameters)
-    groups, gpus = case.layout.dp, case.layout.world
+    groups, gpus = busy_groups(case, concurrency=load.concurrency), case.layout.world
     found: dict[str, float] = {}
     if "prefill_tok_s_per_gpu" in names:
-        assert load.concurrency is not None
         found["prefill_tok_s_per_gpu"] = prefill_tok_s_per_gpu(
-            case, step, concurrency=load.concurrency, prompt_tokens=load.prompt_tokens
+            case,
+            step,
+            concurrency=load.concurrency,
+            prompt_tokens=load.prompt_tokens,
+            past_tokens=0,
         )
     if names - found.keys():
         service = service_of(case, step, load, most_running=trial.most_running)

@@ -6,7 +6,7 @@ from math import exp, sqrt
 from typing import TYPE_CHECKING
 
 from k31ctl.core.estimate import Bound, Estimate
-from k31ctl.core.prediction import Case, prefill_tok_s_per_gpu, service_of
+from k31ctl.core.prediction import Case, busy_groups, prefill_tok_s_per_gpu, service_of
 from k31ctl.core.service import Service
 from k31ctl.core.speed_parameters import SpeedParameters, parameter
 from k31ctl.core.step import Part, StepModel, spread_of
@@ -67,7 +67,7 @@ def performance(
     decode = decode_parts_of(case, step, workload, service)
     prefill, chunk = prefill_parts_of(case, step, workload, service)
     spread = _Spread(parameters, decode, prefill)
-    groups, gpus = case.layout.dp, case.layout.world
+    groups, gpus = busy_groups(case, concurrency=workload.concurrency), case.layout.world
     rate = groups * service.requests_per_s
     output = workload.output_tokens
     decoding = service.decode_s * (output - 1) / case.tokens_per_step
@@ -90,8 +90,9 @@ def performance(
             prefill_tok_s_per_gpu(
                 case,
                 step,
-                concurrency=PREFILL_CONCURRENCY * groups,
+                concurrency=PREFILL_CONCURRENCY * case.layout.dp,
                 prompt_tokens=workload.uncached_tokens,
+                past_tokens=workload.prompt_tokens - workload.uncached_tokens,
             ),
             of_prefill,
         ),
@@ -133,9 +134,13 @@ def prefill_parts_of(
 def as_simulated(
     found: Performance, played: "Simulated", load: Workload, *, gpus: int
 ) -> Performance:
-    """The figures of a run that was played out, with the relative intervals of the closed form."""
+    """The figures of a run that was played out, with the relative intervals of the closed form.
+
+    ITL stays a decode step of as many requests as ran on average: the run's own is the longest gap
+    that a request saw, which is another figure.
+    """
     summary = played.summary
-    tpot, itl = summary.tpot or summary.ttft, summary.itl or summary.ttft
+    tpot = summary.tpot or summary.ttft
     waiting = played.num_groups * summary.mean_waiting
     queued = waiting > played.num_groups * summary.mean_running
     return replace(
@@ -145,12 +150,11 @@ def as_simulated(
         waiting=waiting,
         ttft_s=_moved(found.ttft_s, summary.ttft.mean_s),
         tpot_s=_moved(found.tpot_s, tpot.mean_s),
-        itl_s=_moved(found.itl_s, itl.mean_s),
         e2e_s=_moved(found.e2e_s, summary.e2e.mean_s),
         output_tok_s=_moved(found.output_tok_s, played.output_tok_s),
         total_tok_s_per_gpu=_moved(found.total_tok_s_per_gpu, played.total_tok_s / gpus),
         tok_s_per_user=_moved(found.tok_s_per_user, 1 / tpot.mean_s),
-        prefill_share=summary.prefill_fraction / max(summary.busy_fraction, 1e-9),
+        prefill_share=summary.prefill_fraction,
         bound_by=Bound.QUEUE if queued else found.bound_by,
     )
 

@@ -37,6 +37,7 @@ def prefill_requests_per_s(prefill: Instance, workload: Workload) -> float:
         prefill.step,
         requests=max(1.0, (workload.concurrency or 1) / groups),
         prompt_tokens=workload.uncached_tokens,
+        past_tokens=workload.prompt_tokens - workload.uncached_tokens,
         chunk_tokens=prefill.case.chunk_tokens,
     )
     return HANDOVER_FRACTION * groups * rate / workload.uncached_tokens

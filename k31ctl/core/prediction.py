@@ -105,14 +105,26 @@ def service_of(case: Case, step: Steps, workload: Workload, *, most_running: flo
     )
 
 
+def busy_groups(case: Case, *, concurrency: float) -> float:
+    """Attention groups that have a request: all, or one for each of fewer requests.
+
+    The others take part in every step without tokens of their own.
+    """
+    return min(float(case.layout.dp), max(1.0, concurrency))
+
+
 def prefill_tok_s_per_gpu(
-    case: Case, step: StepModel, *, concurrency: float, prompt_tokens: int
+    case: Case, step: StepModel, *, concurrency: float, prompt_tokens: int, past_tokens: int
 ) -> float:
-    """Prompt tokens per second and GPU of a deployment that does nothing but prefill."""
+    """Prompt tokens per second and GPU of a deployment that does nothing but prefill.
+
+    ``past_tokens`` of each request lie in the cache before its ``prompt_tokens``.
+    """
     rate = prefill_rate(
         step,
         requests=max(1.0, concurrency / case.layout.dp),
         prompt_tokens=prompt_tokens,
+        past_tokens=past_tokens,
         chunk_tokens=case.chunk_tokens,
     )
-    return case.layout.dp * rate / case.layout.world
+    return busy_groups(case, concurrency=concurrency) * rate / case.layout.world

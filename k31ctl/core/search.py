@@ -38,7 +38,7 @@ class Candidate(NamedTuple):
     tok_s_per_user: float
     ttft_s: float
     tpot_s: float
-    usd_per_m_output_tokens: float | None
+    usd_per_m_total_tokens: float | None
     excess: float
 
     @property
@@ -185,34 +185,39 @@ def _candidate(
         1 / service.tpot_s,
         service.ttft_s,
         service.tpot_s,
-        None if hourly is None else _usd_per_m_output(hourly, output, workload, service, option),
+        None if hourly is None else _usd_per_m(hourly, rate * length, option.utilisation),
         excess(service, slo, output_tokens=workload.output_tokens) if slo.limits else 0.0,
     )
 
 
-def _usd_per_m_output(
-    usd_per_hour: float, output_tok_s: float, workload: Workload, service: Service, option: Option
-) -> float:
+def _usd_per_m(usd_per_hour: float, tok_s: float, utilisation: float) -> float:
+    """US dollars of a million tokens, in and out, at the share of time under full load."""
+    return usd_per_hour * TOKENS_PER_M / (utilisation * tok_s * S_PER_HOUR)
+
+
+def usd_per_m_output_tokens(candidate: Candidate) -> float | None:
     """US dollars of a million output tokens, as ``core.cost`` has it: decoding's share of the time.
 
-    Formula: (1 - f) H / (u N), with f the share of prefill, H dollars an hour, u the utilisation
-    and N output tokens an hour.
+    Formula: (1 - f) times the hourly cost over an hour's output tokens, with f prefill's share.
     """
-    steps = (workload.output_tokens - 1) / option.case.tokens_per_step
-    decoding = service.decode_s * steps
+    option, service, workload = candidate.option, candidate.service, candidate.workload
+    if option.usd_per_hour is None:
+        return None
+    decoding = service.decode_s * (workload.output_tokens - 1) / option.case.tokens_per_step
     share = decoding / (service.prefill_s + decoding) if decoding else 0.0
-    return share * usd_per_hour * TOKENS_PER_M / (option.utilisation * output_tok_s * S_PER_HOUR)
+    alone = _usd_per_m(option.usd_per_hour, candidate.output_tok_s, option.utilisation)
+    return share * alone
 
 
 def _load_result(workload: Workload, candidates: list[Candidate]) -> LoadResult:
     kept = [c for c in candidates if c.excess <= 1]
-    priced = [c for c in kept if c.usd_per_m_output_tokens is not None]
+    priced = [c for c in kept if c.usd_per_m_total_tokens is not None]
     return LoadResult(
         workload=workload,
         candidates=tuple(candidates),
         kept=tuple(kept),
         speed_front=front(kept, lambda c: (c.output_tok_s_per_gpu, c.tok_s_per_user)),
-        cost_front=front(priced, lambda c: (-(c.usd_per_m_output_tokens or 0.0), -c.ttft_s)),
+        cost_front=front(priced, lambda c: (-(c.usd_per_m_total_tokens or 0.0), -c.ttft_s)),
     )
 
 

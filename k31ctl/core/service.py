@@ -83,7 +83,9 @@ def prefill_s(
     return first, through + (num_chunks - 1) * slowest
 
 
-def prefill_rate(step: Steps, *, requests: float, prompt_tokens: float, chunk_tokens: int) -> float:
+def prefill_rate(
+    step: Steps, *, requests: float, prompt_tokens: float, past_tokens: float, chunk_tokens: int
+) -> float:
     """Prompt tokens per second of one attention group that always has so many prompts to prefill.
 
     Chunks are as large as spreads the prompts over all stages, and no larger than allowed. With k
@@ -92,7 +94,9 @@ def prefill_rate(step: Steps, *, requests: float, prompt_tokens: float, chunk_to
     waiting = requests * prompt_tokens
     tokens = min(float(chunk_tokens), waiting, max(prompt_tokens, waiting / step.replica.pp))
     times = step.prefill_s(
-        tokens=tokens, past_tokens=prompt_tokens / 2, sequences=max(1.0, tokens / prompt_tokens)
+        tokens=tokens,
+        past_tokens=past_tokens + prompt_tokens / 2,
+        sequences=max(1.0, tokens / prompt_tokens),
     )
     chunks = waiting / tokens
     return tokens * min(chunks / sum(times), 1 / max(times))

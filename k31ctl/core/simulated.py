@@ -34,7 +34,7 @@ class Simulated:
     """What came of it on the whole deployment.
 
     ``summary`` is of one attention group, which has its share of the load; ``num_groups`` of them
-    serve, and ``output_tok_s`` is of all.
+    have any, and ``output_tok_s`` is of all.
     """
 
     summary: Summary
@@ -137,15 +137,23 @@ def simulated(
         kv=kv_budget(built.pool),
         cost=SimulatedStep(case, step),
     )
+    busy = _busy(load, request, groups)
     return Simulated(
         summary=found.summary,
         goodput=goodput(request.slo, found.records, found.summary) if request.slo else None,
-        num_groups=groups,
-        output_tok_s=groups * found.summary.output_tok_s,
-        total_tok_s=groups * found.summary.total_tok_s,
+        num_groups=busy,
+        output_tok_s=busy * found.summary.output_tok_s,
+        total_tok_s=busy * found.summary.total_tok_s,
         seed=request.seed,
         notes=request.trace_notes,
     )
+
+
+def _busy(load: Workload, request: SimulationRequest, groups: int) -> int:
+    """Groups that have a request at all."""
+    if request.trace is not None:
+        return min(groups, len(request.trace.arrivals))
+    return groups if load.concurrency is None else min(groups, load.concurrency)
 
 
 def _load(load: Workload, request: SimulationRequest, groups: int) -> Load:

@@ -269,7 +269,7 @@ def _tensor(name: str, entry: Any) -> tuple[FoundTensor, int, int]:
 
 
 def _all_counts(values: list[Any]) -> bool:
-    for value in values:  # a plain loop: it runs for every tensor, and all() takes twice as long
+    for value in values:  # noqa: SIM110  it runs for every tensor, and all() takes twice as long
         if type(value) is not int or not 0 <= value <= _MAX_ELEMENTS:
             return False
     return True

@@ -10,6 +10,7 @@ from typing import Any
 from k31ctl.core.gates import Gate, GateResult, evaluate
 from k31ctl.core.goals import Recommendation
 from k31ctl.core.plan import Plan, plan
+from k31ctl.core.price_choice import PriceBook
 from k31ctl.core.searched import Searched
 from k31ctl.errors import GateError, UsageError
 from k31ctl.report.envelope import envelope
@@ -22,6 +23,7 @@ from k31ctl.report.search_text import search_text
 
 def show_search(
     found: Searched,
+    prices: PriceBook | None,
     *,
     gates: tuple[Gate, ...],
     as_json: bool,
@@ -39,7 +41,7 @@ def show_search(
     texts: dict[Path, str] = {}
     makers: tuple[tuple[Path | None, Callable[[], str]], ...] = (
         (csv, lambda: search_csv(found)),
-        (html, lambda: _page(found, result, command)),
+        (html, lambda: _page(found, prices, result, command)),
     )
     for path, made in makers:
         if path is None:
@@ -111,11 +113,11 @@ def _document(found: Searched, result: dict[str, Any]) -> str:
     )
 
 
-def _page(found: Searched, result: dict[str, Any], command: str) -> str:
+def _page(found: Searched, prices: PriceBook | None, result: dict[str, Any], command: str) -> str:
     """The page of the first recommendation's own plan, with all that it was chosen from."""
     first = _first(found)
     assert first is not None
-    page = json.loads(document(_plan_of(first), ()))
+    page = json.loads(document(_plan_of(first, prices), ()))
     load = next(each for each in result["loads"] if each["recommendations"])
     page["result"] |= {
         "candidates": [each | {"meets_slo": True} for each in load["candidates"]],
@@ -128,7 +130,7 @@ def _page(found: Searched, result: dict[str, Any], command: str) -> str:
     return plan_page(json.loads(json.dumps(page, default=str)), command=command)
 
 
-def _plan_of(made: Recommendation) -> Plan:
+def _plan_of(made: Recommendation, prices: PriceBook | None) -> Plan:
     option, load = made.chosen.option, made.chosen.workload
     request = replace(
         option.request,
@@ -141,4 +143,4 @@ def _plan_of(made: Recommendation) -> Plan:
             concurrency=made.chosen.concurrency,
         ),
     )
-    return plan(option.parts, request)
+    return plan(replace(option.parts, prices=prices), request)

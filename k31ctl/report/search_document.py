@@ -8,7 +8,7 @@ from typing import Any
 from k31ctl.core.fleet import Fleet, Running
 from k31ctl.core.goals import Recommendation
 from k31ctl.core.latencies import latency_s
-from k31ctl.core.search import Candidate
+from k31ctl.core.search import Candidate, usd_per_m_output_tokens
 from k31ctl.core.searched import LoadAnswer, Searched
 
 MOST_CANDIDATES = 200
@@ -98,7 +98,8 @@ def row(found: Searched, candidate: Candidate) -> dict[str, Any]:
         "tpot_s": candidate.tpot_s,
         **latencies,
         "usd_per_hour": option.usd_per_hour,
-        "usd_per_m_output_tokens": candidate.usd_per_m_output_tokens,
+        "usd_per_m_output_tokens": usd_per_m_output_tokens(candidate),
+        "usd_per_m_total_tokens": candidate.usd_per_m_total_tokens,
         "longest_context_tokens": option.longest_context,
     }
 
@@ -120,7 +121,7 @@ def _load(found: Searched, answer: LoadAnswer) -> dict[str, Any]:
         "candidates": [row(found, candidate) for candidate in shown],
         "pareto": {
             "output_tok_s_per_gpu_against_tok_s_per_user": marks(load.speed_front),
-            "usd_per_m_output_tokens_against_ttft_s": marks(load.cost_front),
+            "usd_per_m_total_tokens_against_ttft_s": marks(load.cost_front),
         },
         "recommendations": [_recommended(found, r) for r in answer.recommendations],
         "fleet": _fleet(answer.fleet),

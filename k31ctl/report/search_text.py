@@ -79,14 +79,14 @@ def _whole_name(candidate: Candidate) -> str:
 
 
 def _numbers(candidate: Candidate, goal: Goal) -> str:
-    cost = candidate.usd_per_m_output_tokens
+    cost = candidate.usd_per_m_total_tokens
     text = (
         f"{number(candidate.output_tok_s_per_gpu)} tokens/s per GPU, "
         f"{number(candidate.tok_s_per_user)} per user, TTFT {number(candidate.ttft_s)} s, "
         f"TPOT {number(candidate.tpot_s * MS)} ms"
     )
     if cost is not None:
-        text += f", ${number(cost)} per million output tokens"
+        text += f", ${number(cost)} per million tokens"
     if goal is Goal.CONTEXT:
         text = f"up to {candidate.option.longest_context:,} tokens in one request; {text}"
     return text
@@ -107,7 +107,7 @@ def _chart(answer: LoadAnswer) -> list[str]:
 
 
 _SPEED_HEAD = ("at once", "/s/GPU", "/s/user", "TTFT s")
-_COST_HEAD = ("at once", "$/M out", "TTFT s", "TPOT ms")
+_COST_HEAD = ("at once", "$/M tok", "TTFT s", "TPOT ms")
 
 
 def _speed_row(c: Candidate) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def _speed_row(c: Candidate) -> tuple[str, ...]:
 
 
 def _cost_row(c: Candidate) -> tuple[str, ...]:
-    cost = number(c.usd_per_m_output_tokens or 0.0)
+    cost = number(c.usd_per_m_total_tokens or 0.0)
     return f"{c.concurrency:,}", cost, number(c.ttft_s), number(c.tpot_s * MS)
 
 

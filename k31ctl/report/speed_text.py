@@ -17,6 +17,7 @@ WIDTH = 80
 TOKENS_PER_K = 1024
 MS = 1e3
 LABEL_WIDTH = 35
+LABEL_INDENT = 4
 BAR_WIDTH = 24
 PARTS = {
     "dense": "dense weights",
@@ -40,9 +41,13 @@ def speed_lines(plan: SpeedPlan, *, breakdown: bool, mark: str) -> list[str]:
     found = plan.performance
     if found is None:
         return [f"  speed: none, since {plan.why_not}"]
-    lines = [
-        f"  {_load_text(found):<{LABEL_WIDTH + 2}}{'low':>9}{'expected':>10}{'high':>9}  bound by"
-    ]
+    load = f"  {_load_text(found)}"
+    # A long load has a line of its own, so that the columns stay where they are.
+    lines = [load] if len(load) > LABEL_WIDTH + LABEL_INDENT else []
+    first = "" if lines else load
+    lines.append(
+        f"{first:<{LABEL_WIDTH + LABEL_INDENT}}{'low':>9}{'expected':>10}{'high':>9}  bound by"
+    )
     lines += [
         _row("TTFT, s", found.ttft_s, 1.0, f"{found.bound_by} {mark}"),
         _row("TPOT, ms", found.tpot_s, MS),
@@ -138,7 +143,7 @@ def number(value: float) -> str:
 
 def _load_text(found: Performance) -> str:
     load = found.workload
-    cached = f" ({load.cached_fraction:.0%} cached)" if load.cached_fraction else ""
+    cached = f" ({100 * load.cached_fraction:.3g} % cached)" if load.cached_fraction else ""
     asked = f"{load.concurrency:,}" if load.concurrency else f"{load.rate_per_s:g}/s"
     return (
         f"speed at {asked} x {_tokens(load.prompt_tokens)}{cached} in, "

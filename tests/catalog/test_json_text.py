@@ -42,10 +42,11 @@ def test_what_is_no_config_is_refused(tmp_path: Path, content: bytes, what: str)
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("", "this folder holds no config.json"), ("missing.json", "no such file")]
+    ("name", "what"),
+    [("", "this folder holds no config.json"), ("missing.json", "no such file")],
 )
-def test_a_missing_config_is_named(tmp_path: Path, name: str, why: str) -> None:
-    with pytest.raises(InputError, match=why):
+def test_a_missing_config_is_named(tmp_path: Path, name: str, what: str) -> None:
+    with pytest.raises(InputError, match=what):
         read_json_config(tmp_path / name)
 
 

@@ -48,6 +48,41 @@ def test_at_most_and_more_than_exclude_each_other(value: int, limit: int) -> Non
     assert at_most is None or more is None or at_most.passed is not more.passed
 
 
+SPEED = {
+    "performance": {"tpot_s": 0.01, "output_tok_s": 90.0},
+    "simulation": {"output_tok_s": 95.0, "goodput": {"met": True}},
+    "cost": {
+        "usd_per_m_output_tokens": 3.0,
+        "num_gpus": 8,
+        "api": {"usd_per_m_output_tokens": 15.0, "usd_per_hour": 2.0},
+    },
+    "layout": {"num_gpus": 16},
+}
+
+
+@pytest.mark.parametrize(
+    ("gate", "actual"),
+    [
+        ("tpot_s<=0.05", 0.01),
+        ("output_tok_s>=1", 90.0),
+        ("simulation.output_tok_s>=1", 95.0),
+        ("usd_per_m_output_tokens<=4", 3.0),
+        ("api.usd_per_m_output_tokens<=4", 15.0),
+        ("usd_per_hour>=1", 2.0),
+        ("met==true", 1.0),
+    ],
+)
+def test_a_short_name_means_what_performance_and_cost_say_themselves(
+    gate: str, actual: float
+) -> None:
+    assert evaluate(parse_gate(gate), SPEED).actual == actual
+
+
+def test_a_short_name_of_two_sections_stays_unclear() -> None:
+    with pytest.raises(UsageError, match="more than once"):
+        evaluate(parse_gate("num_gpus>=8"), SPEED)
+
+
 @pytest.mark.parametrize(
     ("gate", "told"),
     [("fits==false", "true"), ("tokens>8", "8"), ("memory.pool_bytes<1", "7")],

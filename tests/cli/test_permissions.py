@@ -44,6 +44,7 @@ def test_a_folder_that_may_not_be_read_is_one_clear_error(
     assert (done.returncode, done.stdout) == (3, "")
     assert [line[:7] for line in done.stderr.splitlines()] == ["error: ", "   at: ", "   do: "]
     assert str(folder) in done.stderr
+    assert "permission denied" in done.stderr.lower()
 
 
 def test_a_folder_of_profiles_that_may_not_be_read_is_a_mistake(tmp_path: Path) -> None:

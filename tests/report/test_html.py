@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from k31ctl.report import plan_document
 from k31ctl.report.html import plan_page
-from k31ctl.report.plan_document import document
 from tests.core.deployments import planned
 from tests.report import plan_documents as documents
 
@@ -326,5 +326,7 @@ def test_planning_without_a_page_does_not_load_the_page() -> None:
 
 @pytest.mark.parametrize(("engine", "known"), [("vllm", True), ("tensorrt-llm", False)])
 def test_only_words_that_an_engine_has_are_promised_in_its_log(engine: str, known: bool) -> None:
-    page = plan_page(json.loads(document(planned(engine=engine), ())), command="k31ctl plan")
+    page = plan_page(
+        json.loads(plan_document.document(planned(engine=engine), ())), command="k31ctl plan"
+    )
     assert ("At its start the engine will log" in page) is known

@@ -126,6 +126,8 @@ def _id_of_repo(store: Store, spec: str) -> str | None:
 def _exists(spec: str) -> bool:
     try:
         return bool(spec) and Path(spec).exists()
+    except PermissionError:
+        return True  # and reading it says what is forbidden
     except (OSError, ValueError):
         return False
 

@@ -5,6 +5,7 @@ folder replaces a profile of an earlier one whole; nothing is merged.
 """
 
 import difflib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -61,7 +62,7 @@ class Store:
 def default_folders(extra: Sequence[Path] = ()) -> tuple[Path, ...]:
     """Return the folder of the packaged profiles and, on top of it, the given ones."""
     for folder in extra:
-        if not any((folder / kind).is_dir() for kind in Kind):
+        if not any(os.path.isdir(folder / kind) for kind in Kind):  # noqa: PTH112  never raises
             raise ProfileError(
                 "no folder of profiles",
                 where=str(folder),

@@ -6,6 +6,8 @@ template, its layer and its expert, and only these are kept.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import nsmallest
+from itertools import chain, islice
 from math import prod
 from typing import NamedTuple
 
@@ -16,7 +18,7 @@ from k31ctl.values import frozen
 IGNORED_SUFFIX = ".rotary_emb.inv_freq"
 
 _NUMBERED = re.compile(r"(?<![^.])(layers|experts|blocks)\.(0|[1-9][0-9]{0,5})(?=\.)")
-_NUMBER = re.compile(r"(?<![^.])(?:0|[1-9][0-9]{0,5})(?![^.])")
+_NUMBER = re.compile(r"(?<![^.])(0|[1-9][0-9]{0,5})(?![^.])")
 _HOLE = re.compile(r"\{(?:layer|expert)\}")
 
 
@@ -120,6 +122,8 @@ class Comparison:
         self._known: dict[tuple[str, str], tuple[_Family, bytearray] | None] = {}
         widest = max((family.per_layer for family in self._families), default=0)
         self._experts = {str(number): number for number in range(widest)}
+        # The last word of a name tells most strangers from tensors without taking it apart.
+        self._endings = {template.name.rpartition(".")[2] for template in templates}
         self._unexpected: dict[str, int] = {}
         self._num_tensors = self._total_bytes = self._total_params = 0
         self._num_ignored = self._num_duplicates = self._num_mismatched = 0
@@ -127,17 +131,23 @@ class Comparison:
 
     def add(self, tensors: Iterable[FoundTensor]) -> None:
         """Take the tensors of one file."""
-        for tensor in tensors:
+        endings, add_known, add_unknown = self._endings, self._add_known, self._add_unknown
+        for name, dtype, shape, num_bytes in tensors:
             self._num_tensors += 1
-            self._total_bytes += tensor.num_bytes
-            self._add_one(tensor)
+            self._total_bytes += num_bytes
+            place = self._place(name) if name.rpartition(".")[2] in endings else None
+            if place is None:
+                add_unknown(name, shape, num_bytes)
+            else:
+                add_known(place, name, dtype, shape)
 
-    def _add_one(self, tensor: FoundTensor) -> None:
-        name, dtype, shape, num_bytes = tensor
-        place = self._place(name)
-        if place is None:
-            self._add_unknown(name, shape, num_bytes)
-            return
+    def _add_known(
+        self,
+        place: tuple[_Family, bytearray, int],
+        name: str,
+        dtype: str,
+        shape: tuple[int, ...],
+    ) -> None:
         family, seen, number = place
         if seen[number]:
             self._mark_duplicate(name)
@@ -188,9 +198,6 @@ class Comparison:
             self._num_ignored += 1
             return
         self._total_params += prod(shape)
-        self._mark_unexpected(name, num_bytes)
-
-    def _mark_unexpected(self, name: str, num_bytes: int) -> None:
         if name in self._unexpected:
             self._mark_duplicate(name)
         self._unexpected[name] = num_bytes
@@ -216,25 +223,28 @@ class Comparison:
             expected_bytes=sum(t.total_bytes for t in templates),
             num_missing=sum(count for count, _ in sizes),
             missing_bytes=sum(count * num_bytes for count, num_bytes in sizes),
-            missing=tuple(_first(_missing_names(gaps), self._cap)),
+            missing=tuple(islice(_missing_names(gaps), self._cap)),
             missing_patterns=tuple(
                 pattern for family in self._families for pattern in _missing_patterns(family)
             ),
             num_unexpected=len(self._unexpected),
             unexpected_bytes=sum(self._unexpected.values()),
-            unexpected=tuple(_first(iter(sorted(self._unexpected)), self._cap)),
-            unexpected_patterns=patterns(self._unexpected),
+            unexpected=tuple(nsmallest(self._cap, self._unexpected)),
+            unexpected_patterns=patterns(self._unexpected, cap=self._cap),
             num_mismatched=self._num_mismatched,
-            mismatched=tuple(m for family in self._families for m in self._wrong(family)),
+            mismatched=tuple(islice(self._all_wrong(), self._cap)),
             num_ignored=self._num_ignored,
             duplicates=tuple(self._duplicates),
             num_duplicates=self._num_duplicates,
         )
 
+    def _all_wrong(self) -> Iterator[Mismatch]:
+        return chain.from_iterable(self._wrong(family) for family in self._families)
+
     def _wrong(self, family: _Family) -> Iterator[Mismatch]:
         template = family.template
         for (dtype, shape), names in family.wrong.items():
-            for pattern in patterns(names):
+            for pattern in patterns(names, cap=self._cap):
                 yield Mismatch(
                     pattern=pattern,
                     expected=f"{template.dtype} {list(template.shape)}",
@@ -243,19 +253,40 @@ class Comparison:
                 )
 
 
-def patterns(names: Iterable[str]) -> tuple[Pattern, ...]:
-    """Names grouped by what is left when their numbers are taken out."""
-    groups: dict[str, list[tuple[int, ...]]] = {}
+def patterns(names: Iterable[str], *, cap: int) -> tuple[Pattern, ...]:
+    """Names grouped by what is left when their numbers are taken out: the first groups, to a cap.
+
+    Only these groups are kept, so that a million names without a pattern take no memory.
+    """
+    groups: dict[tuple[str, ...], _Group] = {}
     for name in names:
-        key = _NUMBER.sub("{}", name)
-        groups.setdefault(key, []).append(tuple(int(n) for n in _NUMBER.findall(name)))
-    found = []
-    for key, numbers in groups.items():
-        text = key
-        for column in zip(*numbers, strict=True):
-            text = text.replace("{}", _range_text(column), 1)
-        found.append(Pattern(name=text, count=len(numbers)))
-    return tuple(found)
+        parts = _NUMBER.split(name)
+        words, numbers = tuple(parts[::2]), parts[1::2]
+        group = groups.get(words)
+        if group is None:
+            if len(groups) == cap:
+                continue
+            group = groups[words] = _Group(words)
+        group.count += 1
+        for column, number in zip(group.columns, numbers, strict=True):
+            column.add(number)
+    return tuple(group.pattern() for group in groups.values())
+
+
+class _Group:
+    """Names that differ in their numbers only: the words between, and each column of numbers."""
+
+    __slots__ = ("columns", "count", "words")
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self.words, self.count = words, 0
+        self.columns: list[set[str]] = [set() for _ in words[1:]]
+
+    def pattern(self) -> Pattern:
+        """The words with the range of each column between them."""
+        texts = [_range_text(map(int, column)) for column in self.columns]
+        pairs = zip(texts, self.words[1:], strict=True)
+        return Pattern(name=self.words[0] + "".join(map("".join, pairs)), count=self.count)
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -298,8 +329,3 @@ def _missing_names(
     for family, (layer, experts) in gaps:
         for expert in range(family.per_layer) if experts is None else experts:
             yield family.name(layer, expert)
-
-
-def _first(names: Iterator[str], cap: int) -> Iterator[str]:
-    for _, name in zip(range(cap), names, strict=False):
-        yield name

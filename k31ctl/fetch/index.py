@@ -31,8 +31,9 @@ def checkpoint_files(folder: Path) -> CheckpointFiles:
 
     Raises InputError where the folder cannot be read or holds no safetensors file.
     """
-    present = _present(folder)
-    if (folder / INDEX_NAME).exists():
+    listed = _listed(folder)
+    present = tuple(name for name in listed if name.endswith(".safetensors"))
+    if INDEX_NAME in listed:
         return _indexed(folder / INDEX_NAME, present)
     if not present:
         raise InputError(
@@ -83,16 +84,17 @@ class IndexCheck:
         ]
 
 
-def _present(folder: Path) -> tuple[str, ...]:
+def _listed(folder: Path) -> tuple[str, ...]:
+    """The names in a folder, sorted."""
     try:
         if not stat.S_ISDIR(folder.stat().st_mode):
             raise InputError(
                 "not a folder", where=str(folder), remedy="name the folder of a checkpoint"
             )
-        return tuple(sorted(p.name for p in folder.iterdir() if p.suffix == ".safetensors"))
+        return tuple(sorted(place.name for place in folder.iterdir()))
     except (OSError, ValueError) as error:
         raise InputError(
-            f"cannot be read: {getattr(error, 'strerror', None) or error}",
+            f"cannot be read: {str(getattr(error, 'strerror', None) or error).lower()}",
             where=str(folder)[:200],
             remedy="name the folder of a checkpoint; hub repositories come with fetch",
         ) from None

@@ -1,5 +1,7 @@
 """What the headers of a folder hold, against what its model needs."""
 
+import gc
+import os
 import re
 from pathlib import Path
 from typing import Final
@@ -59,7 +61,7 @@ def inspect_checkpoint(store: Store, checkpoint: str, *, model_spec: str | None)
     """
     folder = Path(checkpoint)
     if checkpoint.startswith("hub:") or (
-        _HUB_NAME.fullmatch(checkpoint) is not None and not folder.exists()
+        _HUB_NAME.fullmatch(checkpoint) is not None and not os.path.lexists(folder)
     ):
         raise UsageError(
             "there is no such folder, and repositories on a hub are not read by this version",
@@ -72,7 +74,21 @@ def inspect_checkpoint(store: Store, checkpoint: str, *, model_spec: str | None)
 
 
 def inspect_files(folder: Path, found: CheckpointFiles, model: Model) -> Inspection:
-    """Read every header and compare it with the model's tensors and with the index."""
+    """Read every header and compare it with the model's tensors and with the index.
+
+    Millions of small tuples are made and none is in a cycle: the collector, which would walk them
+    again and again, rests meanwhile.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return _inspected(folder, found, model)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _inspected(folder: Path, found: CheckpointFiles, model: Model) -> Inspection:
     index = IndexCheck(found.weight_map) if found.weight_map is not None else None
     comparison = Comparison(model.templates, cap=NAMES_CAP)
     corrupt: list[Corruption] = []
@@ -117,4 +133,7 @@ def _duplicates(difference: Difference) -> list[Corruption]:
 def _size_warnings(stated: int | None, total_bytes: int) -> tuple[str, ...]:
     if stated is None or stated == total_bytes:
         return ()
-    return (f"the index states {stated:,} bytes in all, the headers hold {total_bytes:,}",)
+    return (
+        f"total_size in the index is wrong by {stated - total_bytes:+,} bytes: "
+        f"it states {stated:,}, the tensors take {total_bytes:,}",
+    )

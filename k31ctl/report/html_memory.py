@@ -246,7 +246,7 @@ def _ladder(result: Row) -> Markup:
     said = (
         el("p", "At its start the engine will log: ", el("code", log), ". If it says otherwise, ",
            "the memory above is wrong by the difference.")
-        if log
+        if log and mapping(result.get("engine")).get("logs_capacity", True)
         else None
     )  # fmt: skip
     return join([table("The most requests of each length at once", heads, body), said])

@@ -141,7 +141,10 @@ def _section(title: str, entries: Sequence[list[str]]) -> list[str]:
         return []
     shown = [line for entry in entries[:_MAX_LINES] for line in entry]
     more = len(entries) - _MAX_LINES
-    return ["", title, *shown, *([f"  and {more:,} more; --json has them"] if more > 0 else [])]
+    if more <= 0:
+        return ["", title, *shown]
+    rest = "  and more than --json lists" if len(entries) >= NAMES_CAP else f"  and {more:,} more"
+    return ["", title, *shown, f"{rest}; --json has {min(len(entries), NAMES_CAP):,}"]
 
 
 def _pattern_lines(patterns: Iterable[Pattern]) -> list[list[str]]:

@@ -163,6 +163,7 @@ def _deployment(plan: Plan) -> dict[str, Any]:
             "version": engine.version,
             "name": engine.name,
             "development": engine.development,
+            "logs_capacity": engine.logs_capacity,
             "source": engine.source,
         },
         "hardware": {

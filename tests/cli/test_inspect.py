@@ -256,3 +256,43 @@ def test_control_codes_in_a_name_do_not_reach_the_terminal(
     done = k31ctl("inspect", str(checkpoint.folder))
     assert done.returncode == 5
     assert "\x1b" not in done.stdout
+
+
+def test_half_a_surrogate_pair_in_a_name_is_corrupt_and_never_breaks_the_answer(
+    k31ctl: Run, checkpoint: Checkpoint
+) -> None:
+    checkpoint.shapes["\ud800.weight"] = ("BF16", (1,), 2)
+    checkpoint.weight_map["\ud800.weight"] = SHARDS[0]
+    checkpoint.write()
+    code, result = result_of(k31ctl, checkpoint)
+    assert code == 5
+    assert "half a surrogate pair" in result["corrupt"][0]["problem"]
+    done = k31ctl("inspect", str(checkpoint.folder))
+    assert (done.returncode, done.stderr.count("\n")) == (5, 3)
+    assert "half a surrogate pair" in " ".join(done.stdout.split())
+
+
+def test_a_wrong_total_size_is_told_and_fails_nothing(k31ctl: Run, checkpoint: Checkpoint) -> None:
+    total = sum(size for _, _, size in checkpoint.shapes.values())
+    index = {"metadata": {"total_size": total + 7}, "weight_map": checkpoint.weight_map}
+    (checkpoint.folder / INDEX).write_text(json.dumps(index))
+    done = k31ctl("inspect", str(checkpoint.folder), "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["warnings"] == [
+        f"total_size in the index is wrong by +7 bytes: it states {total + 7:,}, "
+        f"the tensors take {total:,}"
+    ]
+
+
+def test_many_strangers_are_counted_and_listed_to_a_limit(
+    k31ctl: Run, checkpoint: Checkpoint
+) -> None:
+    strangers = [f"stranger{i}" for i in range(2_500)]
+    checkpoint.shapes |= dict.fromkeys(strangers, ("U8", (0,), 0))
+    checkpoint.weight_map |= dict.fromkeys(strangers, SHARDS[0])
+    checkpoint.write()
+    code, result = result_of(k31ctl, checkpoint)
+    assert (code, result["num_unexpected"]) == (5, 2_500)
+    assert (len(result["unexpected"]), len(result["unexpected_patterns"])) == (1_000, 1_000)
+    text = k31ctl("inspect", str(checkpoint.folder)).stdout
+    assert "  and more than --json lists; --json has 1,000\n" in text

@@ -106,8 +106,22 @@ def test_rotary_buffers_of_old_exports_are_ignored() -> None:
 
 def test_names_that_differ_in_numbers_are_one_pattern() -> None:
     names = [f"a.{i}.b.{j}.c" for i in (0, 1, 5) for j in (7, 8)]
-    assert patterns(names) == (Pattern(name="a.{0-1,5}.b.{7-8}.c", count=6),)
+    assert patterns(names, cap=9) == (Pattern(name="a.{0-1,5}.b.{7-8}.c", count=6),)
 
 
 def test_ranges_join_neighbours() -> None:
     assert ranges([6, 0, 1, 2, 4, 2]) == "0-2,4,6"
+
+
+def test_a_number_of_patterns_beyond_the_cap_is_cut_and_the_count_is_not() -> None:
+    found = compared(f"stranger{i}.w.{j}" for i in range(100) for j in range(2))
+    assert [p.name for p in found.unexpected_patterns] == [
+        "stranger0.w.{0-1}",
+        "stranger1.w.{0-1}",
+        "stranger2.w.{0-1}",
+    ]
+    assert found.num_unexpected == 200
+
+
+def test_braces_in_a_name_stay_where_they_are() -> None:
+    assert patterns(["a.{}.3", "a.{}.4"], cap=9) == (Pattern(name="a.{}.{3-4}", count=2),)

@@ -15,7 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from k31ctl.report import plan_document
 from k31ctl.report.html import plan_page
+from tests.core.deployments import planned
 from tests.report import plan_documents as documents
 
 COMMAND = "k31ctl plan kimi-k3 --on 8x-b300 --html plan.html"
@@ -320,3 +322,11 @@ def test_planning_without_a_page_does_not_load_the_page() -> None:
         "sys.exit(any('report.html' in name for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize(("engine", "known"), [("vllm", True), ("tensorrt-llm", False)])
+def test_only_words_that_an_engine_has_are_promised_in_its_log(engine: str, known: bool) -> None:
+    page = plan_page(
+        json.loads(plan_document.document(planned(engine=engine), ())), command="k31ctl plan"
+    )
+    assert ("At its start the engine will log" in page) is known

@@ -43,8 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _run(own)
     except K31Error as error:
         if debug:
-            raise
-        show_failure(error)
+            import traceback
+
+            traceback.print_exc()
+        else:
+            show_failure(error)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)

@@ -213,7 +213,9 @@ def test_a_table_that_cannot_be_written_leaves_nothing(k31ctl: Run, tmp_path: Pa
 
 
 def test_debug_shows_where_a_failure_was_raised(k31ctl: Run) -> None:
-    assert "Traceback" in k31ctl("plan", "kimi-k4", "--debug").stderr
+    shown = k31ctl("plan", "kimi-k4", "--debug")
+    assert "Traceback" in shown.stderr
+    assert shown.returncode == k31ctl("plan", "kimi-k4").returncode
 
 
 @pytest.mark.parametrize(

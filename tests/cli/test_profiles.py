@@ -102,7 +102,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(
     k31ctl: Run, arguments: tuple[str, ...]
 ) -> None:
     done = k31ctl(*arguments)
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "Traceback" in done.stderr
 
 

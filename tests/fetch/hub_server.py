@@ -177,7 +177,7 @@ class _Handler(BaseHTTPRequestHandler):
         }
 
     def _redirect(self, name: str) -> None:
-        port = urlsplit(self.hub.url).port
+        port = self.connection.getsockname()[1]
         target = f"http://{self.hub.redirect_host}:{port}/cdn/{name}?signature=secret"
         self._plain(302, self._tags(name) | {"Location": target}, b"")
 

@@ -8,6 +8,7 @@ from typing import Final
 import typer
 
 from k31ctl.cli import profiles
+from k31ctl.cli.fetch import fetch
 from k31ctl.cli.inspect import inspect
 from k31ctl.cli.mistakes import Mistake, is_help, usage_error
 from k31ctl.cli.options import DebugOpt, VersionOpt
@@ -23,6 +24,7 @@ _BROKEN_PIPE: Final = 141  # what a shell shows for a writer whose reader left
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.command()(plan)
 app.command()(inspect)
+app.command()(fetch)
 app.command()(validate)
 app.add_typer(profiles.app, name="profiles")
 

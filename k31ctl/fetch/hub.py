@@ -1,0 +1,383 @@
+"""What a hub says of a repository, and its bytes by range: the only calls to a hub."""
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Final, TypeVar
+from urllib.parse import quote, urljoin
+
+from k31ctl.fetch.trouble import (
+    StoppedError,
+    TransferError,
+    broken,
+    changed,
+    refused_status,
+    unreachable,
+)
+from k31ctl.fetch.wire import Response, Wire, origin
+from k31ctl.values import frozen
+
+T = TypeVar("T")
+
+DEFAULT_ENDPOINT: Final = "https://huggingface.co"
+_OK, _PARTIAL = 200, 206
+_REDIRECTS: Final = (301, 302, 303, 307, 308)
+_MOST_REDIRECTS: Final = 5
+_PIECE_BYTES: Final = 1024 * 1024
+_MOST_WAIT_S: Final = 300.0
+_HEX: Final = frozenset("0123456789abcdef")
+_DIGEST_LENGTHS: Final = (40, 64)
+
+
+@frozen
+class HubFile:
+    """One file of a commit; ``sha256`` is known for large files, ``blob_id`` for the others."""
+
+    path: str
+    size_bytes: int
+    sha256: str | None
+    blob_id: str | None
+
+    @property
+    def content_id(self) -> str:
+        """What names the content: equal ids are equal bytes."""
+        return self.sha256 or self.blob_id or ""
+
+
+@frozen
+class Snapshot:
+    """A repository at one commit."""
+
+    repo: str
+    endpoint: str
+    commit: str
+    files: tuple[HubFile, ...]
+    gated: str | None
+    licence: str | None
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of all files, in bytes."""
+        return sum(file.size_bytes for file in self.files)
+
+
+class Body:
+    """The bytes of one range of a file, read into memory of the caller, in order."""
+
+    def __init__(self, response: Response, *, start: int, end: int, where: str) -> None:
+        self._response, self._where = response, where
+        self.start, self.end, self.position = start, end, start
+
+    def readinto(self, view: memoryview) -> int:
+        """Fill memory; returns the number of bytes, 0 once ``end`` is reached.
+
+        Raises TransferError where the connection ends before that.
+        """
+        wanted = min(len(view), self.end - self.position)
+        if wanted <= 0:
+            return 0
+        count = self._response.readinto(view[:wanted])
+        if count == 0:
+            raise _cut(self._where)
+        self.position += count
+        return count
+
+
+class Hub:
+    """A hub and its mirrors, in order of preference."""
+
+    def __init__(
+        self,
+        *,
+        endpoints: Sequence[str] = (DEFAULT_ENDPOINT,),
+        token: str | None = None,
+        timeout_s: float = 10.0,
+        stall_s: float = 20.0,
+        max_retries: int = 8,
+        backoff_s: float = 0.5,
+        on_retry: Callable[[str, str, float], None] | None = None,
+    ) -> None:
+        """``on_retry`` is told what is asked again, why, and in how many seconds."""
+        self.endpoints = tuple(endpoint.rstrip("/") for endpoint in endpoints)
+        self._token = token
+        self._timeout_s = timeout_s
+        self._max_retries, self._backoff_s = max_retries, backoff_s
+        self.on_retry = on_retry
+        self._wire = Wire(timeout_s=timeout_s, stall_s=stall_s)
+        self._lock = threading.Lock()
+        self._locations: dict[tuple[str, str], str] = {}
+        self._tags: dict[tuple[str, str], str] = {}
+        self.supports_ranges = True
+
+    @property
+    def stopped(self) -> threading.Event:
+        """Set once ``stop`` was called."""
+        return self._wire.stopped
+
+    def stop(self) -> None:
+        """Cut every connection: work in progress ends with StoppedError."""
+        self._wire.stop()
+
+    def snapshot(self, repo: str, revision: str = "main") -> Snapshot:
+        """Return the commit that a revision stands for, and its files: one request.
+
+        Raises InputError for an unknown repository or revision, RefusedError where access is not
+        given, EndpointError where no endpoint answers.
+        """
+        from k31ctl.fetch.hub_metadata import read_snapshot  # noqa: PLC0415  slow to import
+
+        def ask(number: int) -> Snapshot:
+            endpoint = self.endpoints[number % len(self.endpoints)]
+            return read_snapshot(
+                repo, revision, endpoint=endpoint, token=self._token, timeout_s=self._timeout_s
+            )
+
+        return self.persist(repo, ask)
+
+    def read_range(self, snapshot: Snapshot, file: HubFile, start: int, end: int) -> bytes:
+        """Return bytes ``start`` up to ``end`` of a file, asking again where an answer fails."""
+        return b"".join(self.chunks(snapshot, file, start, end))
+
+    def chunks(self, snapshot: Snapshot, file: HubFile, start: int, end: int) -> Iterator[bytes]:
+        """Yield a range of a file piece by piece, going on after a cut where it ended.
+
+        Raises the K31Error that a failure becomes once asking again has not helped.
+        """
+        patience = self.patience(file.path)
+        while start < end:
+            try:
+                with self.open_range(
+                    snapshot, file, start, end, attempt=patience.num_failures
+                ) as body:
+                    buffer = memoryview(bytearray(min(_PIECE_BYTES, end - start)))
+                    while count := body.readinto(buffer):
+                        start += count
+                        patience.progressed()
+                        yield bytes(buffer[:count])
+            except TransferError as error:
+                patience.failed(error)
+
+    @contextmanager
+    def open_range(
+        self, snapshot: Snapshot, file: HubFile, start: int, end: int, *, attempt: int = 0
+    ) -> Iterator[Body]:
+        """Ask once for a range of a file; ``attempt`` moves on through the endpoints.
+
+        The body may end before ``end`` where the server gives less. Raises TransferError.
+        """
+        endpoint = self.endpoints[attempt % len(self.endpoints)]
+        response, where = self._ask(endpoint, snapshot, file, start, end)
+        with closing(response):
+            body = self._body(response, file, start, end, where)
+            yield body
+
+    def patience(self, what: str) -> "Patience":
+        """Return a counter of failures for one piece of work."""
+        return Patience(
+            what,
+            max_retries=self._max_retries,
+            backoff_s=self._backoff_s,
+            num_endpoints=len(self.endpoints),
+            stopped=self.stopped,
+            on_retry=self.on_retry,
+        )
+
+    def persist(self, what: str, ask: Callable[[int], T]) -> T:
+        """Return what ``ask`` returns, asking again after a TransferError as patience allows."""
+        patience = self.patience(what)
+        while True:
+            try:
+                return ask(patience.num_failures)
+            except TransferError as error:
+                patience.failed(error)
+
+    def _ask(
+        self, endpoint: str, snapshot: Snapshot, file: HubFile, start: int, end: int
+    ) -> tuple[Response, str]:
+        where = f"{endpoint}/{snapshot.repo}/{file.path}"
+        first = f"{endpoint}/{quote(snapshot.repo)}/resolve/{snapshot.commit}/{quote(file.path)}"
+        key = (endpoint, file.path)
+        with self._lock:
+            known = self._locations.get(key)
+        url = known or first
+        for _ in range(_MOST_REDIRECTS + 1):
+            response = self._wire.get(url, self._headers(url, endpoint, start, end), shown=where)
+            if origin(url) == origin(endpoint):
+                self._check_commit(response, endpoint, snapshot, file, where)
+            if response.status in _REDIRECTS:
+                target = response.header("Location")
+                response.close()
+                if not target:
+                    raise broken("the server redirects to nowhere", where=where)
+                url = urljoin(url, target)
+                continue
+            if response.status in (_OK, _PARTIAL):
+                self._remember(key, url if url != first else None)
+                return response, where
+            response.close()
+            self._remember(key, None)
+            if url == known and response.status in (401, 403, 404, 410):
+                url = known = first  # the signature of a kept address has run out
+                continue
+            raise refused_status(response.status, where=where, after_s=_wait(response))
+        raise broken(f"the server redirects more than {_MOST_REDIRECTS} times", where=where)
+
+    def _remember(self, key: tuple[str, str], url: str | None) -> None:
+        with self._lock:
+            if url is None:
+                self._locations.pop(key, None)
+            else:
+                self._locations[key] = url
+
+    def _headers(self, url: str, endpoint: str, start: int, end: int) -> dict[str, str]:
+        headers = {
+            "User-Agent": "k31ctl",
+            "Accept-Encoding": "identity",
+            "Range": f"bytes={start}-{end - 1}",
+        }
+        if self._token and origin(url) == origin(endpoint):
+            headers["Authorization"] = f"Bearer {self._token}"
+        return headers
+
+    def _check_commit(
+        self,
+        response: Response,
+        endpoint: str,
+        snapshot: Snapshot,
+        file: HubFile,
+        where: str,
+    ) -> None:
+        """Refuse an answer that is marked as another commit's or as another content."""
+        if response.status not in (_OK, _PARTIAL, *_REDIRECTS):
+            return
+        commit = response.header("X-Repo-Commit")
+        size = response.header("X-Linked-Size")
+        tag = _tag(response.header("X-Linked-Etag") or response.header("ETag"))
+        problem = None
+        if commit and commit != snapshot.commit:
+            problem = f"the server sends commit {commit[:12]}, not {snapshot.commit[:12]}"
+        elif size and size.isdigit() and int(size) != file.size_bytes:
+            problem = f"the server has {size} bytes where the commit has {file.size_bytes}"
+        elif tag and not self._is_expected(tag, (endpoint, file.path), file):
+            problem = "the content has changed under the same commit (its ETag is another one)"
+        if problem:
+            response.close()
+            raise changed(problem, where=where)
+
+    def _is_expected(self, tag: str, key: tuple[str, str], file: HubFile) -> bool:
+        """Whether a tag is the file's digest, or, where it is no digest, the one seen before."""
+        if file.content_id and len(tag) in _DIGEST_LENGTHS and set(tag) <= _HEX:
+            return tag in (file.sha256, file.blob_id)
+        with self._lock:
+            return self._tags.setdefault(key, tag) == tag
+
+    def _body(self, response: Response, file: HubFile, start: int, end: int, where: str) -> Body:
+        if response.status == _PARTIAL:
+            end = _end_of_range(response, file, start, end, where)
+            if response.length is not None and response.length < end - start:
+                raise broken(
+                    f"the server sends {response.length} bytes where it says {end - start}",
+                    where=where,
+                )
+            return Body(response, start=start, end=end, where=where)
+        if response.length != file.size_bytes:
+            raise _not_the_file(response, file, where)
+        whole = start == 0 and end == file.size_bytes
+        if not whole:
+            self.supports_ranges = False
+            _skip(response, start, where)
+        return Body(response, start=start, end=end, where=where)
+
+
+class Patience:
+    """How often one piece of work may fail in a row, and how long to wait each time."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        max_retries: int,
+        backoff_s: float,
+        num_endpoints: int,
+        stopped: threading.Event,
+        on_retry: Callable[[str, str, float], None] | None,
+    ) -> None:
+        self._what, self._max_retries, self._backoff_s = what, max_retries, backoff_s
+        self._num_endpoints, self._stopped, self._on_retry = num_endpoints, stopped, on_retry
+        self.num_failures = 0
+        self._in_a_row = 0
+
+    def progressed(self) -> None:
+        """Count failures anew: bytes have arrived."""
+        self._in_a_row = 0
+
+    def failed(self, error: TransferError) -> None:
+        """Wait until the next attempt; raises the final failure where there is none."""
+        self.num_failures += 1
+        self._in_a_row += 1
+        tried_all = self._in_a_row >= self._num_endpoints
+        if self._in_a_row > self._max_retries or (not error.again and tried_all):
+            raise error.final from None
+        wait_s = self._wait_s(error)
+        if self._on_retry is not None:
+            self._on_retry(self._what, error.reason, wait_s)
+        if self._stopped.wait(wait_s):
+            raise StoppedError
+
+    def _wait_s(self, error: TransferError) -> float:
+        if not error.again:
+            return 0.0
+        rounds = (self._in_a_row - 1) // self._num_endpoints
+        wait_s = self._backoff_s * 2.0 ** min(rounds, 6) * random.uniform(0.5, 1.0)
+        return min(max(wait_s, error.after_s or 0.0), _MOST_WAIT_S)
+
+
+def _tag(header: str | None) -> str | None:
+    return header.removeprefix("W/").strip('"') if header else None
+
+
+def _wait(response: Response) -> float | None:
+    """Return how many seconds the server asks us to wait; a date is read as one minute."""
+    text = response.header("Retry-After")
+    if not text:
+        return None
+    return float(text) if text.isdigit() else 60.0
+
+
+def _end_of_range(response: Response, file: HubFile, start: int, end: int, where: str) -> int:
+    """Return where the range ends that the server says it sends; it may end before ours."""
+    text = response.header("Content-Range") or ""
+    span, _, total = text.removeprefix("bytes ").partition("/")
+    first, _, last = span.partition("-")
+    if not (first.isdigit() and last.isdigit() and int(first) == start <= int(last) < end):
+        raise broken(f"the server sends another range: {text[:60]!r}", where=where)
+    if total.isdigit() and int(total) != file.size_bytes:
+        raise changed(
+            f"the server has {total} bytes where the commit has {file.size_bytes}", where=where
+        )
+    return int(last) + 1
+
+
+def _not_the_file(response: Response, file: HubFile, where: str) -> TransferError:
+    kind = response.header("Content-Type") or ""
+    if kind.startswith("text/html") and not file.path.endswith((".html", ".htm")):
+        return broken("a page came back where the file was asked for", where=where)
+    length = "an unknown number of" if response.length is None else response.length
+    return broken(
+        f"the server sends {length} bytes where the commit has {file.size_bytes}", where=where
+    )
+
+
+def _skip(response: Response, num_bytes: int, where: str) -> None:
+    """Read up to where the range begins, from a server that only sends whole files."""
+    buffer = memoryview(bytearray(_PIECE_BYTES))
+    while num_bytes:
+        count = response.readinto(buffer[: min(num_bytes, len(buffer))])
+        if count == 0:
+            raise _cut(where)
+        num_bytes -= count
+
+
+def _cut(where: str) -> TransferError:
+    return unreachable("the connection was cut", where=where)

@@ -1,0 +1,229 @@
+"""HTTP connections that read straight into the caller's memory, kept open between requests.
+
+The standard library's client is used because it fills a buffer of ours: on the fixture of
+benchmarks/fetch.py the general clients spend more time on copying than SHA-256 takes.
+"""
+
+import http.client
+import socket
+import ssl
+import threading
+from base64 import b64encode
+from collections.abc import Mapping
+from contextlib import suppress
+from os import environ
+from typing import Final
+from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from k31ctl.errors import InputError
+from k31ctl.fetch.trouble import StoppedError, unreachable
+
+_CA_VARIABLES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+_MOST_DRAINED: Final = 64 * 1024
+
+Place = tuple[str, str, int]
+
+
+class Response:
+    """One answer: its status, its headers, and a body that is read into memory of the caller."""
+
+    def __init__(
+        self, wire: "Wire", place: Place, connection: http.client.HTTPConnection, shown: str
+    ) -> None:
+        self._wire, self._place, self._connection, self._shown = wire, place, connection, shown
+        self._answer = connection.getresponse()
+        self.status = self._answer.status
+        length = self._answer.getheader("Content-Length")
+        chunked = self._answer.getheader("Transfer-Encoding", "").lower() == "chunked"
+        self.length = int(length) if length and length.isdigit() and not chunked else None
+
+    def header(self, name: str) -> str | None:
+        """Return a header's value, or None where the server sent none."""
+        return self._answer.getheader(name)
+
+    def readinto(self, view: memoryview) -> int:
+        """Fill memory from the body; returns the number of bytes, 0 at its end.
+
+        Raises TransferError where the connection is cut or silent for too long.
+        """
+        try:
+            return self._answer.readinto(view)
+        except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
+            raise self._wire.failure(error, shown=self._shown) from None
+
+    def close(self) -> None:
+        """Give the connection back where the body was read whole, close it otherwise."""
+        with suppress(OSError, http.client.HTTPException, ValueError, AttributeError):
+            if self._answer.length is not None and self._answer.length <= _MOST_DRAINED:
+                self._answer.read()
+        whole = self._answer.isclosed() and not self._answer.will_close
+        self._answer.close()
+        self._wire.give_back(self._place, self._connection, usable=whole)
+
+
+class Wire:
+    """Opens connections, honours proxies and certificates, and can cut everything at once."""
+
+    def __init__(self, *, timeout_s: float, stall_s: float) -> None:
+        self._timeout_s, self._stall_s = timeout_s, stall_s
+        self._lock = threading.Lock()
+        self._idle: dict[Place, list[http.client.HTTPConnection]] = {}
+        self._busy: set[http.client.HTTPConnection] = set()
+        self._context: ssl.SSLContext | None = None
+        self.stopped = threading.Event()
+
+    def get(self, url: str, headers: Mapping[str, str], *, shown: str) -> Response:
+        """Ask for a URL and return the answer with its body unread.
+
+        ``shown`` names the request in messages: a URL may hold a signature.
+        """
+        parts = urlsplit(url)
+        place = (parts.scheme, parts.hostname or "", parts.port or _default_port(parts.scheme))
+        proxy = self._proxy(parts)
+        target = url if proxy and parts.scheme == "http" else _path(parts)
+        for attempt in (1, 2):
+            connection, was_open = self._connection(place, proxy, fresh=attempt > 1)
+            try:
+                connection.request(
+                    "GET", target, headers=dict(headers) | _proxy_login(proxy, place)
+                )
+                return Response(self, place, connection, shown)
+            except (OSError, http.client.HTTPException, AttributeError) as error:
+                self.give_back(place, connection, usable=False)
+                # A server may close an idle connection at any time; only a fresh one tells.
+                if not was_open or isinstance(error, TimeoutError):
+                    raise self.failure(error, shown=shown) from None
+        raise AssertionError("the second attempt is always on a fresh connection")
+
+    def give_back(
+        self, place: Place, connection: http.client.HTTPConnection, *, usable: bool
+    ) -> None:
+        """Keep a connection for the next request, or close it."""
+        with self._lock:
+            self._busy.discard(connection)
+            if usable and not self.stopped.is_set():
+                self._idle.setdefault(place, []).append(connection)
+                return
+        connection.close()
+
+    def failure(self, error: Exception, *, shown: str) -> Exception:
+        """Return what an error of the socket means here."""
+        if self.stopped.is_set():
+            return StoppedError()
+        if isinstance(error, TimeoutError):
+            return unreachable(f"no bytes for {self._stall_s:g} s", where=shown)
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return unreachable(
+                f"its certificate is not trusted ({error.verify_message}); "
+                "SSL_CERT_FILE names a file with further authorities",
+                where=shown,
+            )
+        if isinstance(error, http.client.IncompleteRead | http.client.RemoteDisconnected):
+            return unreachable("the connection was cut", where=shown)
+        text = getattr(error, "strerror", None) or type(error).__name__
+        return unreachable(str(text).lower(), where=shown)
+
+    def stop(self) -> None:
+        """Cut every connection; whoever reads from one gets StoppedError."""
+        self.stopped.set()
+        with self._lock:
+            idle = [entry for entries in self._idle.values() for entry in entries]
+            self._idle.clear()
+            busy = list(self._busy)
+        for connection in busy:
+            if connection.sock is not None:
+                with suppress(OSError):
+                    connection.sock.shutdown(socket.SHUT_RDWR)
+        for connection in idle:
+            connection.close()
+
+    def _connection(
+        self, place: Place, proxy: SplitResult | None, *, fresh: bool
+    ) -> tuple[http.client.HTTPConnection, bool]:
+        with self._lock:
+            if self.stopped.is_set():
+                raise StoppedError
+            idle = self._idle.get(place)
+            if idle and not fresh:
+                connection = idle.pop()
+                self._busy.add(connection)
+                return connection, True
+        connection = self._opened(place, proxy)
+        with self._lock:
+            self._busy.add(connection)
+        return connection, False
+
+    def _opened(self, place: Place, proxy: SplitResult | None) -> http.client.HTTPConnection:
+        scheme, host, port = place
+        if proxy is not None:
+            host, port = proxy.hostname or "", proxy.port or _default_port(proxy.scheme)
+        connection: http.client.HTTPConnection
+        if scheme == "https":
+            connection = http.client.HTTPSConnection(
+                host, port, timeout=self._timeout_s, context=self._certificates()
+            )
+            if proxy is not None:
+                connection.set_tunnel(place[1], place[2], headers=_basic_login(proxy))
+        else:
+            connection = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+        try:
+            connection.connect()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise self.failure(error, shown=f"{scheme}://{place[1]}:{place[2]}") from None
+        assert connection.sock is not None
+        connection.sock.settimeout(self._stall_s)
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return connection
+
+    def _proxy(self, parts: SplitResult) -> SplitResult | None:
+        named = getproxies().get(parts.scheme)
+        if not named or proxy_bypass(parts.netloc.rpartition("@")[2]):
+            return None
+        proxy = urlsplit(named if "://" in named else f"http://{named}")
+        if proxy.scheme != "http":
+            raise InputError(
+                f"a proxy of kind {proxy.scheme} is not supported",
+                where=f"{parts.scheme}_proxy",
+                remedy="name an HTTP proxy, or unset the variable",
+            )
+        return proxy
+
+    def _certificates(self) -> ssl.SSLContext:
+        if self._context is None:
+            named = next((environ[name] for name in _CA_VARIABLES if environ.get(name)), None)
+            try:
+                self._context = ssl.create_default_context(cafile=named)
+            except (OSError, ssl.SSLError) as error:
+                raise InputError(
+                    f"the certificates cannot be read: {error}",
+                    where=named or "the system's certificates",
+                    remedy="let SSL_CERT_FILE name a file with certificates in PEM form",
+                ) from None
+        return self._context
+
+
+def origin(url: str) -> Place:
+    """Return scheme, host and port: what must stay the same for a token to be sent along."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or _default_port(parts.scheme)
+
+
+def _path(parts: SplitResult) -> str:
+    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+
+def _default_port(scheme: str) -> int:
+    return 443 if scheme == "https" else 80
+
+
+def _proxy_login(proxy: SplitResult | None, place: Place) -> dict[str, str]:
+    return _basic_login(proxy) if proxy is not None and place[0] == "http" else {}
+
+
+def _basic_login(proxy: SplitResult) -> dict[str, str]:
+    if not proxy.username:
+        return {}
+    login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+    return {"Proxy-Authorization": f"Basic {b64encode(login.encode()).decode()}"}

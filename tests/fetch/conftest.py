@@ -1,0 +1,65 @@
+"""A hub with a small repository, and the program run against it."""
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fetch.hub_server import HubServer, running_hub
+
+ROOT = Path(__file__).parents[2]
+Done = subprocess.CompletedProcess[str]
+Fetch = Callable[..., Done]
+
+
+def command(hub: HubServer, folder: Path, *options: str) -> list[str]:
+    return [
+        sys.executable, "-m", "k31ctl", "fetch", hub.repo, "--to", str(folder),
+        "--endpoint", hub.url, *options,
+    ]  # fmt: skip
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
+    return kept | {"PYTHONPATH": str(ROOT), "HF_HOME": "/nonexistent", "COLUMNS": "80"} | more
+
+
+@pytest.fixture
+def hub() -> Iterator[HubServer]:
+    some = random.Random(7)
+    files = {
+        "config.json": b'{"model_type": "x"}',
+        "LICENSE": b"you may",
+        "model-00001-of-00002.safetensors": some.randbytes(3 * 2**20 + 17),
+        "model-00002-of-00002.safetensors": some.randbytes(2 * 2**20),
+        "sub/empty.bin": b"",
+    }
+    with running_hub(HubServer(files=files)) as running:
+        yield running
+
+
+@pytest.fixture
+def fetch(hub: HubServer, tmp_path: Path) -> Fetch:
+    def run(*options: str, **more: str) -> Done:
+        return subprocess.run(
+            command(hub, tmp_path / "w", *options),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            env=environment(**more),
+        )
+
+    return run
+
+
+def is_whole(hub: HubServer, folder: Path) -> bool:
+    """Whether all files are here as published, and nothing of the work is left."""
+    litter = [*folder.rglob("*.part"), *folder.rglob("*.tmp"), *folder.rglob("probe-*")]
+    return not litter and all(
+        (folder / path).read_bytes() == content for path, content in hub.files.items()
+    )

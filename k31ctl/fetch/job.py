@@ -14,7 +14,7 @@ from k31ctl.fetch.journal import Journal
 from k31ctl.fetch.lock import locked
 from k31ctl.fetch.manifest import manifest_of, write_manifest
 from k31ctl.fetch.planning import FetchPlan, chosen_files, file_plan
-from k31ctl.fetch.space import space_for
+from k31ctl.fetch.space import require_room, space_for
 from k31ctl.fetch.throttle import Throttle
 from k31ctl.fetch.workers import Workers
 from k31ctl.values import frozen
@@ -44,7 +44,7 @@ class FetchRequest:
 def look(hub: Hub, request: FetchRequest) -> FetchPlan:
     """Return what would be done; nothing is written, and a little is read to measure the rate.
 
-    Raises RefusedError where the target cannot take the files.
+    Raises RefusedError where the target cannot be written; whether there is room is in the plan.
     """
     snapshot = hub.snapshot(request.repo, request.revision)
     return _plan(hub, request, snapshot, Journal(request.folder), write=False)
@@ -86,6 +86,8 @@ def _plan(
     entries = tuple(file_plan(file, journal) for file in files)
     to_get = sum(entry.bytes_to_get for entry in entries)
     space = space_for(request.folder, files, bytes_to_write=to_get, write=write)
+    if write:
+        require_room(space)
     rate, source = request.rate_bytes_per_s, "given"
     if rate is None and journal.rate_bytes_per_s:
         rate, source = journal.rate_bytes_per_s, "as last time"

@@ -25,6 +25,7 @@ _LONGEST_OWN_NAME: Final = len(f"{STATE_FOLDER}/parts/{'0' * 32}.json.{'0' * 20}
 class Space:
     """Room on the filesystem of the target; ``needed_bytes`` is what this run will add."""
 
+    folder: str
     mount: str
     free_bytes: int
     needed_bytes: int
@@ -40,8 +41,9 @@ class Space:
 
 
 def space_for(folder: Path, files: Sequence[HubFile], *, bytes_to_write: int, write: bool) -> Space:
-    """Return the room in a folder, which need not exist yet; raises RefusedError where it lacks.
+    """Return the room in a folder, which need not exist yet.
 
+    Raises RefusedError where the folder cannot be written or cannot hold the names.
     ``write`` tries the folder by making a file, which is gone afterwards; without it nothing on
     the disk changes.
     """
@@ -55,7 +57,8 @@ def space_for(folder: Path, files: Sequence[HubFile], *, bytes_to_write: int, wr
     if not case_sensitive:
         _require_distinct(folder, files)
     room = os.statvfs(there)
-    space = Space(
+    return Space(
+        folder=str(folder),
         mount=str(_mount(there)),
         free_bytes=room.f_bavail * room.f_frsize,
         needed_bytes=bytes_to_write + (_OVERHEAD_BYTES if bytes_to_write else 0),
@@ -64,11 +67,10 @@ def space_for(folder: Path, files: Sequence[HubFile], *, bytes_to_write: int, wr
         quota_bytes=_quota_bytes(there),
         is_case_sensitive=case_sensitive,
     )
-    _require_room(space, folder)
-    return space
 
 
-def _require_room(space: Space, folder: Path) -> None:
+def require_room(space: Space) -> None:
+    """Raise RefusedError where bytes or inodes do not suffice."""
     free = space.free_bytes
     limits = [("free", free)]
     if space.quota_bytes is not None:
@@ -78,7 +80,7 @@ def _require_room(space: Space, folder: Path) -> None:
             raise RefusedError(
                 f"{units.show(space.needed_bytes, 'B')} are needed on {space.mount}, "
                 f"{units.show(num_bytes, 'B')} are {what}",
-                where=str(folder),
+                where=space.folder,
                 remedy=f"free {units.show(space.needed_bytes - num_bytes, 'B')}, name another "
                 "folder with --to, or fetch less with --include",
                 rule="fetch-disk-space",
@@ -87,7 +89,7 @@ def _require_room(space: Space, folder: Path) -> None:
         raise RefusedError(
             f"{space.needed_inodes} inodes are needed on {space.mount}, {space.free_inodes} are "
             "free",
-            where=str(folder),
+            where=space.folder,
             remedy="remove small files there, or name another folder with --to",
             rule="fetch-inodes",
         )

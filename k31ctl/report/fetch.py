@@ -9,17 +9,19 @@ from typing import Any
 from k31ctl import units
 from k31ctl.fetch.events import Event, Finished, Planned
 from k31ctl.fetch.planning import FetchPlan, FileState
+from k31ctl.fetch.space import Space, require_room
 from k31ctl.report.durations import duration
 from k31ctl.report.envelope import envelope, plain
 from k31ctl.report.fetch_progress import Lines
 
 
 def show_fetch_plan(plan: FetchPlan, *, as_json: bool) -> None:
-    """Write what would be done to standard output."""
+    """Write what would be done to standard output; raises RefusedError where there is no room."""
     if as_json:
         sys.stdout.write(envelope("fetch", inputs=_inputs(plan), result=_planned(plan)))
     else:
         sys.stdout.write(plan_text(plan))
+    require_room(plan.space)
 
 
 def show_fetch(events: Iterator[Event], *, as_json: bool, as_events: bool) -> None:
@@ -76,8 +78,7 @@ def plan_text(plan: FetchPlan) -> str:
         if plan.num_in(state):
             rows.append((label, f"{_size(plan.bytes_in(state))} in {_files(plan.num_in(state))}"))
     rows.append(("to download", _to_download(plan)))
-    left = "enough" if space.needed_bytes == 0 else f"{_size(space.left_bytes)} are left afterwards"
-    rows.append((f"free on {space.mount}", f"{_size(space.free_bytes)}, {left}"))
+    rows.append((f"free on {space.mount}", f"{_size(space.free_bytes)}, {_room(space)}"))
     if space.quota_bytes is not None:
         rows.append(("left of your quota", _size(space.quota_bytes)))
     rows.append(("licence", _licence(plan)))
@@ -189,6 +190,12 @@ def _to_download(plan: FetchPlan) -> str:
         rate = units.show(plan.rate_bytes_per_s, "B/s")
         text += f", about {duration(plan.eta_s)} at {rate} ({plan.rate_source})"
     return text
+
+
+def _room(space: Space) -> str:
+    if space.left_bytes < 0:
+        return f"{_size(-space.left_bytes)} too little"
+    return f"enough ({_size(space.left_bytes)} are left afterwards)"
 
 
 def _licence(plan: FetchPlan) -> str:

@@ -10,6 +10,9 @@ from typing import Annotated, Final, TypeVar
 
 T = TypeVar("T")
 
+S_PER_HOUR: Final = 3600
+TOKENS_PER_M: Final = 1_000_000
+
 _NUMBER: Final = r"([0-9](?:_?[0-9])*(?:\.[0-9](?:_?[0-9])*)?(?:[eE][+-]?[0-9]{1,3})?)"
 _QUANTITY: Final = re.compile(_NUMBER + r"[ \t]*([A-Za-zµ/]*)")
 _TOKENS: Final = re.compile(r"([0-9](?:_?[0-9])*)([kKmM]?)")
@@ -164,3 +167,8 @@ def _example(unit: str) -> str:
 
 def _shown(text: str) -> str:
     return repr(text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "...")
+
+
+def percent(share: float) -> str:
+    """Return a share, 1 for the whole, as percent to three digits."""
+    return f"{share * 100:.3g} %"

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from k31ctl import units
+from k31ctl.cli.options import said
 from k31ctl.errors import UsageError
 
 _WHAT, _HOW = "What", "How"
@@ -26,11 +27,7 @@ def parse_rate(text: str) -> float:
 def _hours(text: str) -> Any:
     from k31ctl.fetch.throttle import parse_hours
 
-    try:
-        return parse_hours(text)
-    except ValueError as error:
-        what, _, remedy = str(error).partition("; ")
-        raise UsageError(what, where="--between", remedy=remedy) from None
+    return parse_hours(text)
 
 
 RepoArg = Annotated[
@@ -86,7 +83,7 @@ BetweenOpt = Annotated[
     typer.Option(
         "--between",
         metavar="HOURS",
-        parser=_hours,
+        parser=said("--between", _hours),
         help="Such as 22:00-06:00.",
         rich_help_panel=_HOW,
     ),

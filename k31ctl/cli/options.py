@@ -25,7 +25,7 @@ class Counts(tuple[int, ...]):
     __slots__ = ()
 
 
-def _said(name: str, read: Callable[[str], T]) -> Callable[[str], T]:
+def said(name: str, read: Callable[[str], T]) -> Callable[[str], T]:
     """Return ``read`` with its complaint as a mistake in the option of this name."""
 
     def parser(text: str) -> T:
@@ -145,7 +145,7 @@ ContextOpt = Annotated[
     typer.Option(
         "--context",
         metavar="TOKENS,...",
-        parser=_said("--context", _lengths),
+        parser=said("--context", _lengths),
         help="Such as 8k,1m.",
         rich_help_panel="Load",
     ),
@@ -155,7 +155,7 @@ BatchOpt = Annotated[
     typer.Option(
         "--batch",
         metavar="N,...",
-        parser=_said("--batch", _counts),
+        parser=said("--batch", _counts),
         help="Such as 1,8,32.",
         rich_help_panel="Load",
     ),
@@ -165,7 +165,7 @@ PromptTokensOpt = Annotated[
     typer.Option(
         "--prompt-tokens",
         metavar="TOKENS",
-        parser=_said("--prompt-tokens", units.parse_tokens),
+        parser=said("--prompt-tokens", units.parse_tokens),
         help="Tokens per prompt.",
         rich_help_panel="Load",
     ),
@@ -175,7 +175,7 @@ OutputTokensOpt = Annotated[
     typer.Option(
         "--output-tokens",
         metavar="TOKENS",
-        parser=_said("--output-tokens", units.parse_tokens),
+        parser=said("--output-tokens", units.parse_tokens),
         help="Tokens per answer.",
         rich_help_panel="Load",
     ),
@@ -185,7 +185,7 @@ KvMemoryOpt = Annotated[
     typer.Option(
         "--kv-memory",
         metavar="SIZE",
-        parser=_said("--kv-memory", units.parse_bytes),
+        parser=said("--kv-memory", units.parse_bytes),
         help="Cache per GPU, such as 42.23GiB.",
         rich_help_panel="Cache and memory",
     ),
@@ -195,7 +195,7 @@ MaxModelLenOpt = Annotated[
     typer.Option(
         "--max-model-len",
         metavar="TOKENS",
-        parser=_said("--max-model-len", units.parse_tokens),
+        parser=said("--max-model-len", units.parse_tokens),
         help="Longest context served.",
         rich_help_panel="Cache and memory",
     ),

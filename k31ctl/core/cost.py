@@ -8,11 +8,10 @@ from k31ctl.core.estimate import Estimate
 from k31ctl.core.figure import Assumption
 from k31ctl.core.ownership import Ownership
 from k31ctl.core.price_choice import ApiOffer, GpuHourPrice
+from k31ctl.units import S_PER_HOUR, TOKENS_PER_M
 from k31ctl.values import frozen
 
-S_PER_HOUR: Final = 3600
 HOURS_PER_DAY: Final = 24
-TOKENS_PER_M: Final = 1_000_000
 SENSITIVITY: Final = tuple(percent / 100 for percent in range(10, 101, 10))
 _MOST_DRIFT: Final = 0.02
 

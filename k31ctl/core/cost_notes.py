@@ -6,6 +6,7 @@ from k31ctl.core.figure import Assumption, Basis
 from k31ctl.core.hardware import Mark
 from k31ctl.core.ownership import Ownership
 from k31ctl.core.price_choice import ApiOffer, GpuHourPrice, PriceBook
+from k31ctl.units import percent
 
 
 def cost_assumptions(
@@ -31,9 +32,9 @@ def cost_assumptions(
         )
     serving = book.serving
     if not utilisation_given:
-        text = f"busy for {_percent(serving.utilisation)} of the time"
+        text = f"busy for {percent(serving.utilisation)} of the time"
         found.append(_marked("utilisation", text, serving.marks, serving.source.url))
-    text = f"a cached input token costs {_percent(serving.cached_input_weight)} of a computed one"
+    text = f"a cached input token costs {percent(serving.cached_input_weight)} of a computed one"
     found.append(_marked("cached_input_weight", text, serving.marks, serving.source.url))
     if offer is not None:
         found.append(
@@ -64,12 +65,12 @@ def _owning(book: PriceBook, ownership: Ownership, *, electricity_given: bool) -
             )
         )
     texts = {
-        "network_fraction": f"network and storage add {_percent(owning.network_fraction.value)}",
+        "network_fraction": f"network and storage add {percent(owning.network_fraction.value)}",
         "support_fraction": "support and spares take "
-        f"{_percent(owning.support_fraction.value)} a year",
+        f"{percent(owning.support_fraction.value)} a year",
         "depreciation_years": f"a node lasts {owning.depreciation_years:g} years",
-        "residual_fraction": f"{_percent(owning.residual_fraction)} of its price is left then",
-        "availability_fraction": f"nodes work {_percent(owning.availability_fraction)} of the time",
+        "residual_fraction": f"{percent(owning.residual_fraction)} of its price is left then",
+        "availability_fraction": f"nodes work {percent(owning.availability_fraction)} of the time",
     }
     found += [
         _marked(f"owning_{key}", text, owning.marks, owning.source.url)
@@ -79,7 +80,7 @@ def _owning(book: PriceBook, ownership: Ownership, *, electricity_given: bool) -
         "usd_per_kwh": f"electricity at ${site.usd_per_kwh.value:g}/kWh",
         "usd_per_kw_month": f"colocation at ${site.usd_per_kw_month.value:g} a kW and month",
         "included_pue": f"a hardware profile's power includes cooling at PUE {site.included_pue:g}",
-        "load_fraction": f"the draw is {_percent(site.load_fraction)} of that power on average",
+        "load_fraction": f"the draw is {percent(site.load_fraction)} of that power on average",
     }
     if electricity_given:
         del texts["usd_per_kwh"]
@@ -103,7 +104,3 @@ def _marked(key: str, text: str, marks: Mapping[str, Mark], source: str) -> Assu
         basis=mark.basis if mark else Basis.ASSUMED,
         source=source,
     )
-
-
-def _percent(share: float) -> str:
-    return f"{share * 100:.3g} %"

@@ -7,11 +7,12 @@ from typing import Final
 
 from k31ctl.core.latencies import excess
 from k31ctl.core.prediction import service_of
-from k31ctl.core.search import S_PER_HOUR, Candidate
+from k31ctl.core.search import Candidate
 from k31ctl.core.service import Service
 from k31ctl.core.slo import Slo
 from k31ctl.core.step_times import StepTimes
 from k31ctl.errors import UsageError
+from k31ctl.units import S_PER_HOUR
 from k31ctl.values import frozen
 
 EXAMPLE: Final = "users=20000,active=0.1,requests_per_hour=6,headroom=0.3,spare=1"

@@ -7,6 +7,7 @@ from k31ctl.core.figure import Basis
 from k31ctl.core.hardware import Node
 from k31ctl.core.price_choice import GpuHourPrice
 from k31ctl.core.prices import ModelledPrice, Owning, Purchase, Range, Site
+from k31ctl.units import percent
 from k31ctl.values import frozen
 
 HORIZON_YEARS: Final = 3
@@ -113,14 +114,14 @@ def _capital_lines(
     """Straight-line depreciation of both: price * (1 - residual) * min(1, 3 / D)."""
     D, r = owning.depreciation_years, owning.residual_fraction
     written_off = (1 - r) * min(1, HORIZON_YEARS / D)
-    how = f"{_percent(written_off)} written off"
+    how = f"{percent(written_off)} written off"
     return (
         OwnershipLine(key="nodes", label="nodes", usd=nodes.scaled(written_off), how=how),
         OwnershipLine(
             key="network",
             label="network, storage",
             usd=network.scaled(written_off),
-            how=f"{_percent(owning.network_fraction.value)} on top of the nodes",
+            how=f"{percent(owning.network_fraction.value)} on top of the nodes",
         ),
     )
 
@@ -142,7 +143,7 @@ def _running_lines(kw: float, *, owning: Owning, site: Site) -> tuple[OwnershipL
             key="energy",
             label="energy",
             usd=_times(site.usd_per_kwh.estimate.scaled(kwh), cooled),
-            how=f"{_percent(site.load_fraction)} at ${site.usd_per_kwh.value:g}, "
+            how=f"{percent(site.load_fraction)} at ${site.usd_per_kwh.value:g}, "
             f"PUE {site.pue.value:g}",
         ),
     )
@@ -154,7 +155,7 @@ def _support_line(capital: Estimate, *, owning: Owning) -> OwnershipLine:
         key="support",
         label="support, spares",
         usd=_times(capital, share.estimate).scaled(HORIZON_YEARS),
-        how=f"{_percent(share.value)} of the price a year",
+        how=f"{percent(share.value)} of the price a year",
     )
 
 
@@ -182,7 +183,3 @@ def _plus(*parts: Estimate) -> Estimate:
         low=sum(part.low for part in parts),
         high=sum(part.high for part in parts),
     )
-
-
-def _percent(share: float) -> str:
-    return f"{share * 100:.3g} %"

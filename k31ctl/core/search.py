@@ -14,10 +14,9 @@ from k31ctl.core.slo import Slo
 from k31ctl.core.step_times import StepTimes
 from k31ctl.core.workload import Workload
 from k31ctl.errors import RefusedError, UsageError
+from k31ctl.units import S_PER_HOUR, TOKENS_PER_M
 from k31ctl.values import frozen
 
-S_PER_HOUR = 3600
-TOKENS_PER_M = 1_000_000
 NO_SLO = Slo(limits=())
 
 

@@ -8,12 +8,12 @@ from k31ctl.core.estimate import Estimate
 from k31ctl.core.figure import Basis
 from k31ctl.core.ownership import Ownership
 from k31ctl.core.price_choice import GpuHourPrice
+from k31ctl.units import TOKENS_PER_M, percent
 
 WIDTH = 80
 LABEL_WIDTH = 41
 NUMBER_WIDTH = 12
 PART_WIDTH = 17
-TOKENS_PER_M = 1_000_000
 _CENTS_BELOW = 1_000
 _MOST_WRITTEN_OUT = 1e8
 _TENTH_OF_A_CENT = 0.001
@@ -36,7 +36,7 @@ def cost_summary(cost: Cost | Unpriced) -> list[str]:
 
 def _prices(cost: Cost) -> list[str]:
     found = cost.prices
-    head = f"cost at {_percent(cost.utilisation)} utilisation, US dollars"
+    head = f"cost at {percent(cost.utilisation)} utilisation, US dollars"
     return [
         _head(head),
         _line(f"{cost.num_gpus} GPUs, an hour", cost.usd_per_hour),
@@ -113,7 +113,7 @@ def _sensitivity(cost: Cost) -> list[str]:
     for row in cost.sensitivity:
         tokens = row.tokens_per_day.value / TOKENS_PER_M
         prices = (row.prices.input, row.prices.output, row.prices.total)
-        text = f"  {_percent(row.utilisation):<13}{_number(tokens):>14}"
+        text = f"  {percent(row.utilisation):<13}{_number(tokens):>14}"
         text += "".join(f"{_number(price.value):>10}" for price in prices)
         lines.append(text + (f"{_number(row.api_ratio.value):>10}" if row.api_ratio else ""))
     return lines
@@ -168,10 +168,6 @@ def _number(value: float) -> str:
     if value >= 1 or value == 0:
         return f"{value:.2f}"
     return f"{value:.3f}" if value >= _TENTH_OF_A_CENT * 10 else f"{value:.2g}"
-
-
-def _percent(share: float) -> str:
-    return f"{share * 100:.3g} %"
 
 
 def _sole(value: float) -> Estimate:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from k31ctl.catalog import Kind, Store, default_folders, load_node
 from k31ctl.catalog.check import check_profiles

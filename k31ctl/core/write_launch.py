@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from k31ctl.core.flag_values import is_json
-from k31ctl.core.flags import Flag, FlagCatalog, Orchestrator, flags_by_spelling
+from k31ctl.core.flags import Flag, FlagCatalog, flags_by_spelling
 
 _NEGATIVE_NUMBER: Final = re.compile(r"-\d+|-\d*\.\d+")
 
@@ -24,19 +24,16 @@ def write_settings(settings: Mapping[str, object], catalog: FlagCatalog) -> tupl
             raise ValueError(f"{catalog.name} has no flag {name}")
         written = flag_words(spellings[name], value)
         if catalog.orchestrator is not None:
-            _check_passed_on(name, written, catalog.orchestrator)
+            _check_passed_on(written)
         words += written
     return tuple(words)
 
 
-def _check_passed_on(name: str, words: tuple[str, ...], orchestrator: Orchestrator) -> None:
-    """Refuse what the launcher would not pass on whole: it gives each flag one plain word."""
+def _check_passed_on(words: tuple[str, ...]) -> None:
+    """Refuse a value that the launcher takes apart from its flag and that then reads as one."""
     head, equals, value = words[0].partition("=")
     if equals and not _NEGATIVE_NUMBER.fullmatch(value):
         raise ValueError(f"{head} cannot be given {value!r}: it reads as a flag once passed on")
-    values = [word for word in words if not word.startswith("--")]
-    if len(values) > words.count(name) and name not in orchestrator.multi_value_engine_flags:
-        raise ValueError(f"{name} is passed on with one value; the launcher drops the others")
 
 
 def all_spellings(catalog: FlagCatalog) -> dict[str, Flag]:

@@ -20,6 +20,7 @@ import typing
 from pathlib import Path
 from typing import Any
 
+HOME = str(Path.home())
 _DEEPEST = 6
 _ACTIONS = (
     (argparse.BooleanOptionalAction, "bool_optional"),
@@ -36,23 +37,34 @@ _TARGETS = ("return_type", "cls", "elem_type", "dtype")
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """Return a value as JSON can hold it; addresses in memory are left out of representations."""
-    if value is None or isinstance(value, bool | int | float | str):
+    """Return a value as JSON can hold it, the same in every run and for every user."""
+    if isinstance(value, str):
+        return "~" + value.removeprefix(HOME) if value.startswith(f"{HOME}/") else value
+    if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, enum.Enum):
         return value.value if isinstance(value.value, str | int) else value.name
-    if depth <= _DEEPEST:
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            names = [f.name for f in dataclasses.fields(value) if not f.name.startswith("_")]
-            return {name: plain(getattr(value, name, None), depth + 1) for name in names}
-        if isinstance(value, dict):
-            return {str(key): plain(inner, depth + 1) for key, inner in value.items()}
-        if isinstance(value, list | tuple):
-            return [plain(inner, depth + 1) for inner in value]
-        if isinstance(value, set | frozenset):
-            return sorted(str(plain(inner, depth + 1)) for inner in value)
-        if isinstance(value, type):
-            return value.__name__
+    if isinstance(value, type):
+        return value.__name__
+    return plain_parts(value, depth) if depth <= _DEEPEST else shown(value)
+
+
+def plain_parts(value: Any, depth: int) -> Any:
+    """Return a value that holds others."""
+    if dataclasses.is_dataclass(value):
+        names = [f.name for f in dataclasses.fields(value) if not f.name.startswith("_")]
+        return {name: plain(getattr(value, name, None), depth + 1) for name in names}
+    if isinstance(value, dict):
+        return {str(key): plain(inner, depth + 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner, depth + 1) for inner in value]
+    if isinstance(value, set | frozenset):
+        return sorted(str(plain(inner, depth + 1)) for inner in value)
+    return shown(value)
+
+
+def shown(value: Any) -> str:
+    """Return a representation without addresses in memory."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
@@ -110,12 +122,12 @@ def flag_of(action: argparse.Action, group: str | None, hidden_names: list[str])
     }
     if found["type"] == "str":
         del found["type"]
-    required_false = ("required", "deprecated", "hidden")
+    usually_false = ("required", "deprecated", "hidden")
     return {
         key: value
         for key, value in found.items()
         if value is not None
-        and not (key in required_false and value is False)
+        and not (key in usually_false and value is False)
         and not (key in ("names", "action", "group", "hidden_names") and not value)
     }
 

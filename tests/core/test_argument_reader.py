@@ -112,5 +112,5 @@ def test_every_beginning_of_every_flag_means_what_argparse_makes_of_it(engine: s
         assert found is not None
         action = found[0] if isinstance(found, tuple) else found[0][0]
         assert (match.flag is None) == (action is None)
-        if match.flag is not None:
+        if match.flag is not None and action is not None:
             assert match.flag.dest == action.dest

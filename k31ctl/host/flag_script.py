@@ -120,16 +120,9 @@ def flag_of(action: argparse.Action, group: str | None, hidden_names: list[str])
         "group": group,
         "hidden_names": hidden_names,
     }
-    if found["type"] == "str":
-        del found["type"]
-    usually_false = ("required", "deprecated", "hidden")
-    return {
-        key: value
-        for key, value in found.items()
-        if value is not None
-        and not (key in usually_false and value is False)
-        and not (key in ("names", "action", "group", "hidden_names") and not value)
-    }
+    usual = {"type": "str", "required": False, "deprecated": False, "hidden": False}
+    usual |= {"names": [], "action": "", "group": "", "hidden_names": []}
+    return {k: v for k, v in found.items() if v is not None and (k not in usual or usual[k] != v)}
 
 
 def flags_of(parser: argparse.ArgumentParser) -> list[dict[str, Any]]:
@@ -287,11 +280,7 @@ def vllm_choices() -> dict[str, list[str]]:
             "vllm.v1.attention.backends.mla.prefill.registry",
             "MLAPrefillBackendEnum",
         ),
-        (
-            "--load-format",
-            "vllm.model_executor.model_loader",
-            "_LOAD_FORMAT_TO_MODEL_LOADER",
-        ),
+        ("--load-format", "vllm.model_executor.model_loader", "_LOAD_FORMAT_TO_MODEL_LOADER"),
         ("--quantization", "vllm.model_executor.layers.quantization", "QUANTIZATION_METHODS"),
         ("--kv-cache-dtype", "vllm.config.cache", "KV_CACHE_DTYPES"),
         (

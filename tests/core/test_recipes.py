@@ -36,7 +36,7 @@ def test_the_drift_is_that_of_the_survey_of_releases() -> None:
         "VLLM_ROCM_USE_AITER_MOE_SITUV2_A8W4": 2,
         "TOKENSPEED_DFLASH_AUX_STREAM": 1,
         "--enable-cache-report": 1,
-        "--no-enable-flashinfer-autotune": by_subject["--no-enable-flashinfer-autotune"],
+        "--no-enable-flashinfer-autotune": 16,
         "--no-enable-prefix-caching": 1,
         "--no-disable-hybrid-kv-cache-manager": 2,
     }

@@ -64,6 +64,7 @@ class LaunchContext:
     """Everything that a rule may ask.
 
     ``version`` is the release that runs, which may not be the one whose flags ``catalog`` has;
+    ``open_ended`` is whether a word of the command is only known when it runs.
     None in ``model``, ``node`` or ``engine`` means that it is not known, and rules that need it
     say nothing. ``nodes`` is 0 where nothing says how many there are.
     """
@@ -83,6 +84,7 @@ class LaunchContext:
     other_variables: Mapping[str, str] = field(default_factory=dict)
     installs: tuple[str, ...] = ()
     gpu_hint: str = ""
+    open_ended: bool = False
 
     @property
     def name(self) -> str:

@@ -223,6 +223,7 @@ MODEL_RULES: Final = (
     ),
     Rule(
         id="trust-remote-code-missing",
+        absence=True,
         severity=ERROR,
         about="--trust-remote-code is missing",
         remedy="add --trust-remote-code",
@@ -250,6 +251,7 @@ MODEL_RULES: Final = (
     ),
     Rule(
         id="parser-missing",
+        absence=True,
         severity=ERROR,
         about="a parser of the pair is missing on a server that answers clients itself",
         remedy="add --tool-call-parser kimi_k3 and --reasoning-parser kimi_k3",

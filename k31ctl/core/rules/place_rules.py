@@ -287,6 +287,7 @@ PLACE_RULES: Final = (
     ),
     Rule(
         id="nodes-local-address",
+        absence=True,
         severity=Severity.ERROR,
         about="several nodes meet at the loopback",
         remedy="write the address of the first node",

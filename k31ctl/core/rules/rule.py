@@ -25,7 +25,8 @@ class Rule:
     """One rule. ``since`` is the first release that it holds for and ``until`` the first after.
 
     ``about`` says in one sentence when the rule applies; without ``engines`` it is for all.
-    ``failures`` are the numbers of the reports that it came from, in docs/rules.md.
+    ``failures`` are the numbers of the reports that it came from, in docs/rules.md. ``absence`` is
+    whether it rests on what is not in the command, which a variable in it may yet bring.
     """
 
     id: str
@@ -38,10 +39,13 @@ class Rule:
     since: str = ""
     until: str = ""
     failures: tuple[int, ...] = ()
+    absence: bool = False
 
     def holds(self, context: LaunchContext) -> bool:
         """Whether the rule is about this engine and release."""
         if self.engines and context.name not in self.engines:
+            return False
+        if self.absence and context.open_ended:
             return False
         if not (self.since or self.until):
             return True

@@ -114,6 +114,7 @@ SGLANG_DRAFT_RULES: Final = (
     ),
     Rule(
         id="sglang-dspark-path",
+        absence=True,
         severity=Severity.ERROR,
         about="DSPARK has no draft model",
         remedy="add --speculative-draft-model-path RadixArk/Kimi-K3-DSpark",
@@ -123,6 +124,7 @@ SGLANG_DRAFT_RULES: Final = (
     ),
     Rule(
         id="sglang-dspark-attention-dp",
+        absence=True,
         severity=Severity.ERROR,
         about="DSPARK runs with attention data parallelism and lacks what that needs",
         remedy="add --enable-dp-lm-head, and all-to-all none, megamoe or mori",
@@ -152,6 +154,7 @@ SGLANG_DRAFT_RULES: Final = (
     ),
     Rule(
         id="sglang-draft-requests",
+        absence=True,
         severity=Severity.INFO,
         about="speculation runs without --max-running-requests",
         remedy="set --max-running-requests",

@@ -243,6 +243,7 @@ SGLANG_RULES: Final = (
     ),
     Rule(
         id="sglang-hopper-marlin",
+        absence=True,
         severity=Severity.INFO,
         about="the kernels of experts are left to the engine on Hopper",
         remedy="write --moe-runner-backend marlin",
@@ -270,6 +271,7 @@ SGLANG_RULES: Final = (
     ),
     Rule(
         id="sglang-decode-slots",
+        absence=True,
         severity=Severity.INFO,
         about="a decode server keeps no extra slots",
         remedy="add --disaggregation-decode-extra-slots 16",
@@ -289,6 +291,7 @@ SGLANG_RULES: Final = (
     ),
     Rule(
         id="sglang-load-timeout",
+        absence=True,
         severity=Severity.WARNING,
         about="several nodes load under the usual time limits",
         remedy="add --watchdog-timeout 3600",
@@ -299,6 +302,7 @@ SGLANG_RULES: Final = (
     ),
     Rule(
         id="sglang-nodes-address",
+        absence=True,
         severity=Severity.ERROR,
         about="several nodes have no address to meet at",
         remedy="add --dist-init-addr HEAD:20000",

@@ -175,6 +175,7 @@ SGLANG_STATE_RULES: Final = (
     ),
     Rule(
         id="sglang-no-buffer",
+        absence=True,
         severity=Severity.ERROR,
         about="states without buffers stand beside what it refuses",
         remedy="take another --mamba-radix-cache-strategy",

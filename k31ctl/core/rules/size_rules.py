@@ -171,6 +171,7 @@ SIZE_RULES: Final = (
     ),
     Rule(
         id="layout-context-parallel",
+        absence=True,
         severity=ERROR,
         about="decode-context parallelism does not divide tensor parallelism",
         remedy="use a divisor of the tensor-parallel size",
@@ -195,6 +196,7 @@ SIZE_RULES: Final = (
     ),
     Rule(
         id="layout-idle-gpus",
+        absence=True,
         severity=INFO,
         about="the layout leaves GPUs of the nodes idle",
         remedy="use a layout of all GPUs, or start one server for each part",
@@ -203,6 +205,7 @@ SIZE_RULES: Final = (
     ),
     Rule(
         id="layout-refused",
+        absence=True,
         severity=ERROR,
         about="the engine takes no such layout of this model",
         remedy="use a layout that it takes",
@@ -211,6 +214,7 @@ SIZE_RULES: Final = (
     ),
     Rule(
         id="memory-weights",
+        absence=True,
         severity=ERROR,
         about="weights and buffers leave no room for any cache",
         remedy="use more GPUs or GPUs with more memory",
@@ -220,6 +224,7 @@ SIZE_RULES: Final = (
     ),
     Rule(
         id="memory-longest",
+        absence=True,
         severity=ERROR,
         about="one request of --max-model-len does not fit into the cache",
         remedy="lower --max-model-len",

@@ -210,6 +210,7 @@ TOKENSPEED_RULES: Final = (
     ),
     Rule(
         id="tokenspeed-dcp",
+        absence=True,
         severity=Severity.ERROR,
         about="decode-context parallelism stands beside what it refuses",
         remedy="leave --decode-context-parallel-size out",
@@ -219,6 +220,7 @@ TOKENSPEED_RULES: Final = (
     ),
     Rule(
         id="tokenspeed-vision-ranks",
+        absence=True,
         severity=Severity.ERROR,
         about="the vision encoder is cut into ranks that its heads do not divide into",
         remedy="write --mm-encoder-tp-mode data",
@@ -246,6 +248,7 @@ TOKENSPEED_RULES: Final = (
     ),
     Rule(
         id="tokenspeed-kvstore",
+        absence=True,
         severity=Severity.ERROR,
         about="the KV store is on without prefix caching",
         remedy="add --disable-kvstore",
@@ -255,6 +258,7 @@ TOKENSPEED_RULES: Final = (
     ),
     Rule(
         id="tokenspeed-sampling-amd",
+        absence=True,
         severity=Severity.INFO,
         about="no sampling backend is chosen on AMD",
         remedy="add --sampling-backend triton",
@@ -264,6 +268,7 @@ TOKENSPEED_RULES: Final = (
     ),
     Rule(
         id="tokenspeed-nodes-address",
+        absence=True,
         severity=Severity.ERROR,
         about="several nodes have no address to meet at",
         remedy="add --dist-init-addr HEAD:PORT",
@@ -283,6 +288,7 @@ TOKENSPEED_RULES: Final = (
     ),
     Rule(
         id="tokenspeed-all-to-all",
+        absence=True,
         severity=Severity.ERROR,
         about="the all-to-all does not go with the experts or the layout",
         remedy="leave the all-to-all to the engine",

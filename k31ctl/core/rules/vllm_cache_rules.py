@@ -278,6 +278,7 @@ def _runai(context: LaunchContext) -> Iterable[Hit]:
 VLLM_CACHE_RULES: Final = (
     Rule(
         id="vllm-fp8-prefill-query",
+        absence=True,
         severity=Severity.ERROR,
         about="the cache is fp8 and prefill queries are not quantised",
         remedy="set use_prefill_query_quantization in --attention-config",
@@ -287,6 +288,7 @@ VLLM_CACHE_RULES: Final = (
     ),
     Rule(
         id="vllm-fp8-backend",
+        absence=True,
         severity=Severity.ERROR,
         about="the cache is fp8 and the attention backend has none",
         remedy="add --attention-backend FLASHMLA",
@@ -297,6 +299,7 @@ VLLM_CACHE_RULES: Final = (
     ),
     Rule(
         id="vllm-backend-wants-fp8",
+        absence=True,
         severity=Severity.ERROR,
         about="the attention backend wants an fp8 cache",
         remedy="add --kv-cache-dtype fp8",
@@ -363,6 +366,7 @@ VLLM_CACHE_RULES: Final = (
     ),
     Rule(
         id="vllm-mamba-block",
+        absence=True,
         severity=Severity.ERROR,
         about="a block size of states is set without prefix caching",
         remedy="leave --mamba-block-size out",
@@ -460,6 +464,7 @@ VLLM_CACHE_RULES: Final = (
     ),
     Rule(
         id="runai-without-limit",
+        absence=True,
         severity=Severity.WARNING,
         about="the Run:ai streamer has no memory limit",
         remedy="set RUNAI_STREAMER_MEMORY_LIMIT=34359738368",

@@ -147,6 +147,7 @@ VLLM_DRAFT_RULES: Final = (
     ),
     Rule(
         id="vllm-draft-tokens-missing",
+        absence=True,
         severity=Severity.ERROR,
         about="the number of draft tokens is missing",
         remedy='add "num_speculative_tokens":7',
@@ -174,6 +175,7 @@ VLLM_DRAFT_RULES: Final = (
     ),
     Rule(
         id="vllm-replayssm",
+        absence=True,
         severity=Severity.ERROR,
         about="--use-replayssm stands beside what it refuses",
         remedy="leave --use-replayssm out",
@@ -202,6 +204,7 @@ VLLM_DRAFT_RULES: Final = (
     ),
     Rule(
         id="vllm-latency-specialized",
+        absence=True,
         severity=Severity.ERROR,
         about="specialised decode is asked for where it does not run",
         remedy="leave it out, or change the layout",

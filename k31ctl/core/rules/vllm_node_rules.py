@@ -172,6 +172,7 @@ def _autotune(context: LaunchContext) -> Iterable[Hit]:
 VLLM_NODE_RULES: Final = (
     Rule(
         id="vllm-connector-role",
+        absence=True,
         severity=Severity.ERROR,
         about="a connector has no role",
         remedy='add "kv_role":"kv_both"',
@@ -220,6 +221,7 @@ VLLM_NODE_RULES: Final = (
     ),
     Rule(
         id="vllm-nixl-dcp",
+        absence=True,
         severity=Severity.ERROR,
         about="NIXL is given a decode-context parallelism between 1 and the tensor parallelism",
         remedy="use 1 or the tensor-parallel size",
@@ -258,6 +260,7 @@ VLLM_NODE_RULES: Final = (
     ),
     Rule(
         id="vllm-nodes-uneven",
+        absence=True,
         severity=Severity.ERROR,
         about="the ranks do not divide among the nodes",
         remedy="use a layout that fills every node",
@@ -276,6 +279,7 @@ VLLM_NODE_RULES: Final = (
     ),
     Rule(
         id="vllm-hybrid-lb-local",
+        absence=True,
         severity=Severity.ERROR,
         about="hybrid load balancing does not say how many ranks are local",
         remedy="add --data-parallel-size-local",

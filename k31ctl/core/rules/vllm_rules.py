@@ -104,6 +104,7 @@ def _vl_async(context: LaunchContext) -> Iterable[Hit]:
 VLLM_RULES: Final = (
     Rule(
         id="vllm-mega-moe",
+        absence=True,
         severity=Severity.ERROR,
         about="MegaMoE is chosen where it does not run",
         remedy="add --enable-expert-parallel, or take another --moe-backend",
@@ -113,6 +114,7 @@ VLLM_RULES: Final = (
     ),
     Rule(
         id="vllm-eplb",
+        absence=True,
         severity=Severity.ERROR,
         about="expert load balancing runs without expert parallelism",
         remedy="add --enable-expert-parallel",
@@ -149,6 +151,7 @@ VLLM_RULES: Final = (
     ),
     Rule(
         id="vllm-auto-tool-choice",
+        absence=True,
         severity=Severity.ERROR,
         about="--enable-auto-tool-choice and --tool-call-parser do not stand together",
         remedy="write both",

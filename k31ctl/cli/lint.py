@@ -44,7 +44,7 @@ LintOnOpt = Annotated[
     ),
 ]
 LintNodesOpt = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--nodes",
         min=1,
@@ -82,7 +82,7 @@ def lint(
     *,
     on: LintOnOpt = "",
     engine: LintEngineOpt = "",
-    nodes: LintNodesOpt = 0,
+    nodes: LintNodesOpt = None,
     model: LintModelOpt = "",
     fix: FixOpt = False,
     output: FormatOpt = Format.TEXT,
@@ -114,7 +114,7 @@ def lint(
         engine=engine,
         hardware=on,
         node=node_named(store, on) if on else None,
-        nodes=nodes,
+        nodes=nodes or 0,
         model=model,
     )
     found = lint_files(store, files or (), asked, is_command="--" in sys.argv)

@@ -1,5 +1,6 @@
 """What the findings change in a file, where exactly what is to be changed stands in it."""
 
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -11,6 +12,7 @@ from k31ctl.serve.read.source import Source
 from k31ctl.values import frozen
 
 _SCRIPTS: Final = (FileKind.SHELL, FileKind.SBATCH)
+_SAFE: Final = re.compile(r"[\w./:=,@%+-]+")
 _IN_YAML: Final = (FileKind.COMPOSE, FileKind.KUBERNETES)
 
 
@@ -88,7 +90,7 @@ def _edits(change: Change, found: FoundLaunch, source: Source) -> list[Edit] | N
     edits: list[Edit] = []
     for at, text in change.replace.items():
         word = found.words[at]
-        if not word.certain or word.start < 0:
+        if not word.certain or word.start < 0 or (word.nested and not _SAFE.fullmatch(text)):
             return None
         edits.append(Edit(start=word.start, end=word.end, text=_written(text, word, source)))
     for at in change.remove:
@@ -124,7 +126,7 @@ def _removed(word: SourceWord, found: FoundLaunch, source: Source) -> Edit | Non
     if not word.certain or word.start < 0:
         return None
     start, end = word.start, word.end
-    if found.kind in _IN_YAML:
+    if found.kind in _IN_YAML and not word.nested:
         return _removed_item(start, end, source)
     while start > 0 and source.text[start - 1] in " \t":
         start -= 1
@@ -147,7 +149,9 @@ def _added(words: Sequence[str], found: FoundLaunch, source: Source) -> Edit | N
     last = found.words[-1]
     if not last.certain or last.start < 0:
         return None
-    if found.kind not in _IN_YAML:
+    if last.nested and not all(map(_SAFE.fullmatch, words)):
+        return None
+    if last.nested or found.kind not in _IN_YAML:
         return Edit(start=last.end, end=last.end, text=f" {shlex.join(words)}")
     line_start = source.text.rfind("\n", 0, last.start) + 1
     lead = source.text[line_start : last.start]

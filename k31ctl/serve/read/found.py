@@ -12,7 +12,8 @@ class SourceWord:
     """A word of a command; ``start`` and ``end`` enclose what is written for it in the file.
 
     ``certain`` is whether exactly that stands there, so that it can be replaced; ``resolved`` is
-    false where a part of the word is not known before the file is run.
+    false where a part of the word is not known before the file is run; ``nested`` is whether it
+    stands inside other quotes or a block of text.
     """
 
     text: str
@@ -21,6 +22,7 @@ class SourceWord:
     end: int = -1
     certain: bool = False
     resolved: bool = True
+    nested: bool = False
 
 
 @frozen
@@ -79,6 +81,6 @@ def relocated(
             continue
         line += outer.count("\n", cursor, at)
         cursor = at + len(written)
-        found.append(replace(word, line=line, start=at, end=cursor))
+        found.append(replace(word, line=line, start=at, end=cursor, nested=True))
         line += written.count("\n")
     return tuple(found)

@@ -56,7 +56,7 @@ def launches_of(
         environment=environment,
         kind=kind,
         container=container,
-        nodes=asked.nodes,
+        nodes=_srun_nodes(words) or asked.nodes,
         gpus_per_node=asked.gpus_per_node,
         gpu_hint=asked.gpu,
         images=(image,) if image else (),
@@ -89,6 +89,18 @@ def allocation(text: str) -> Allocation:
         gpu=(typed[1] or "") if typed else "",
         is_batch=bool(lines),
     )
+
+
+def _srun_nodes(words: Sequence[SourceWord]) -> int:
+    """The nodes that ``srun`` itself is told to use, 0 where it is not."""
+    texts = [word.text for word in words[:40]]
+    if "srun" not in texts:
+        return 0
+    for at, text in enumerate(texts):
+        name, equals, value = text.partition("=")
+        if name in ("--nodes", "-N"):
+            return _number(value if equals else "".join(texts[at + 1 : at + 2]))
+    return 0
 
 
 def _slurm_image(words: Sequence[SourceWord]) -> str:

@@ -12,6 +12,7 @@ from k31ctl.cli.inspect import inspect
 from k31ctl.cli.options import DebugOpt, VersionOpt
 from k31ctl.cli.plan import plan
 from k31ctl.cli.validate import validate
+from k31ctl.cli.verify import verify
 from k31ctl.errors import InputError, K31Error, UsageError
 from k31ctl.report.failure import show_failure
 from k31ctl.report.version import show_version
@@ -25,6 +26,7 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_comp
 app.command()(plan)
 app.command()(inspect)
 app.command()(validate)
+app.command()(verify)
 app.add_typer(profiles.app, name="profiles")
 
 

@@ -15,8 +15,10 @@ from k31ctl.values import frozen
 # Buffers that old exports carry, that no configuration announces and no engine reads.
 IGNORED_SUFFIX = ".rotary_emb.inv_freq"
 
+PATTERNS_CAP = 1000
+_EXPERTS = ".experts."
 _NUMBERED = re.compile(r"(?<![^.])(layers|experts|blocks)\.(0|[1-9][0-9]{0,5})(?=\.)")
-_NUMBER = re.compile(r"(?<![^.])(?:0|[1-9][0-9]{0,5})(?![^.])")
+_NUMBER = re.compile(r"(?<![^.])(0|[1-9][0-9]{0,5})(?![^.])")
 _HOLE = re.compile(r"\{(?:layer|expert)\}")
 
 
@@ -152,13 +154,13 @@ class Comparison:
 
     def _place(self, name: str) -> tuple[_Family, bytearray, int] | None:
         """The family of a name, the marks of its layer, and its place among them."""
-        head, mark, tail = name.rpartition(".experts.")
+        head, mark, tail = name.rpartition(_EXPERTS)
         if not mark:
             return self._slow_place(name)
         text, _, rest = tail.partition(".")
         key = (head, rest)
         if key not in self._known:
-            found = self._slow_place(f"{head}.experts.0.{rest}")
+            found = self._slow_place(f"{head}{_EXPERTS}0.{rest}")
             self._known[key] = found and found[:2]
         known = self._known[key]
         number = self._experts.get(text)
@@ -243,18 +245,31 @@ class Comparison:
                 )
 
 
-def patterns(names: Iterable[str]) -> tuple[Pattern, ...]:
-    """Names grouped by what is left when their numbers are taken out."""
-    groups: dict[str, list[tuple[int, ...]]] = {}
+def patterns(names: Iterable[str], *, cap: int = PATTERNS_CAP) -> tuple[Pattern, ...]:
+    """Names grouped by what is left when their numbers are taken out.
+
+    Beyond ``cap`` groups the others are one, named ``*``: names may be anything, a million of them.
+    """
+    groups: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
+    num_others = 0
     for name in names:
-        key = _NUMBER.sub("{}", name)
-        groups.setdefault(key, []).append(tuple(int(n) for n in _NUMBER.findall(name)))
+        parts = _NUMBER.split(name)
+        key = tuple(parts[::2])
+        group = groups.get(key)
+        if group is None:
+            if len(groups) >= cap:
+                num_others += 1
+                continue
+            group = groups[key] = []
+        group.append(tuple(map(int, parts[1::2])))
     found = []
     for key, numbers in groups.items():
-        text = key
-        for column in zip(*numbers, strict=True):
-            text = text.replace("{}", _range_text(column), 1)
+        text = key[0]
+        for column, part in zip(zip(*numbers, strict=True), key[1:], strict=True):
+            text += _range_text(column) + part
         found.append(Pattern(name=text, count=len(numbers)))
+    if num_others:
+        found.append(Pattern(name="*", count=num_others))
     return tuple(found)
 
 

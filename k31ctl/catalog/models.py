@@ -89,6 +89,18 @@ def load_model_profile(store: Store, profile_id: str) -> Model:
     return replace(model, assumptions=model.assumptions + added)
 
 
+def repository(store: Store, spec: str) -> str:
+    """Return the hub repository of a profile, or ``spec`` itself where it is OWNER/NAME.
+
+    Raises ProfileError for anything else.
+    """
+    if spec in store.paths(Kind.MODELS):
+        return _read(store, spec)[0].repo
+    if len(spec.split("/")) == _HUB_NAME_PARTS and all(spec.split("/")):
+        return spec
+    raise unknown_id(Kind.MODELS, spec, store.ids(Kind.MODELS))
+
+
 def repository_bytes(store: Store, profile_id: str) -> int | None:
     """Size of all files of the release, where it is published."""
     return _read(store, profile_id)[0].repository_bytes

@@ -8,6 +8,7 @@ from typing import Final
 import typer
 
 from k31ctl.cli import profiles
+from k31ctl.cli.fetch import fetch
 from k31ctl.cli.inspect import inspect
 from k31ctl.cli.options import DebugOpt, VersionOpt
 from k31ctl.cli.plan import plan
@@ -25,6 +26,7 @@ _Mistake: Final[type[Exception]] = typer.BadParameter.__base__  # type: ignore[a
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.command()(plan)
 app.command()(inspect)
+app.command()(fetch)
 app.command()(validate)
 app.command()(verify)
 app.add_typer(profiles.app, name="profiles")

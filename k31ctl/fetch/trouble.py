@@ -92,3 +92,23 @@ def _not_allowed(status: int, *, where: str) -> RefusedError:
         remedy="accept the terms on the repository's page, then put a token that may read it "
         "into HF_TOKEN or sign in with: hf auth login",
     )
+
+
+def disk_failure(error: OSError, *, where: str) -> K31Error:
+    """The disk is full, failing or gone: every other file would meet the same."""
+    what = (error.strerror or type(error).__name__).lower()
+    return RefusedError(
+        f"the disk does not take the data: {what}",
+        where=error.filename or where,
+        remedy="make room or mend the disk, then run the same command: it goes on from here",
+        rule="fetch-disk",
+    )
+
+
+def unprovable(path: str, *, where: str) -> NotProvenError:
+    """No digest is published for a file."""
+    return NotProvenError(
+        f"the endpoint says no digest of {path}: it could be fetched but not proven",
+        where=where,
+        remedy=f"name an endpoint that has digests, or leave the file out with --exclude {path}",
+    )

@@ -1,0 +1,85 @@
+"""``k31ctl fetch``: a repository's files, here and proven."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from k31ctl.cli.fetch_options import (
+    AcceptedByOpt,
+    BetweenOpt,
+    ConnectionsOpt,
+    DryRunOpt,
+    EndpointOpt,
+    EventsOpt,
+    ExcludeOpt,
+    IncludeOpt,
+    LimitRateOpt,
+    RepoArg,
+    RetriesOpt,
+    RevisionOpt,
+    StallOpt,
+    SyncOpt,
+    ToOpt,
+    WaitOpt,
+)
+from k31ctl.cli.options import JsonOpt, ProfilesOpt
+
+
+def fetch(
+    repo: RepoArg,
+    to: ToOpt,
+    revision: RevisionOpt = "main",
+    include: IncludeOpt = None,
+    exclude: ExcludeOpt = None,
+    endpoint: EndpointOpt = None,
+    connections: ConnectionsOpt = 8,
+    limit_rate: LimitRateOpt = None,
+    between: BetweenOpt = None,
+    stall: StallOpt = 20.0,
+    retries: RetriesOpt = 8,
+    accepted_by: AcceptedByOpt = None,
+    profiles: ProfilesOpt = None,
+    *,
+    dry_run: DryRunOpt = False,
+    wait: WaitOpt = True,
+    sync: SyncOpt = True,
+    events: EventsOpt = False,
+    as_json: JsonOpt = False,
+) -> None:
+    """Download a repository, go on where it stopped, and prove every byte."""
+    from k31ctl.catalog import Store, default_folders
+    from k31ctl.catalog.models import repository
+    from k31ctl.fetch.hub import DEFAULT_ENDPOINT, Hub
+    from k31ctl.fetch.hub_metadata import token_from_environment
+    from k31ctl.fetch.job import FetchRequest, look, run
+    from k31ctl.fetch.throttle import Throttle
+    from k31ctl.report.fetch import show_fetch, show_fetch_plan
+
+    hub = Hub(
+        endpoints=endpoint or (DEFAULT_ENDPOINT,),
+        token=token_from_environment(),
+        stall_s=stall,
+        timeout_s=min(stall, 10.0),
+        max_retries=retries,
+    )
+    request = FetchRequest(
+        repo=repository(Store(default_folders(profiles or ())), repo),
+        revision=revision,
+        folder=Path(to),
+        include=tuple(include or ()),
+        exclude=tuple(exclude or ()),
+        connections=connections,
+        rate_bytes_per_s=limit_rate,
+        wait=wait,
+        sync=sync,
+        accepted_by=accepted_by,
+    )
+    if dry_run:
+        show_fetch_plan(look(hub, request), as_json=as_json)
+        return
+    throttle = Throttle(limit_bytes_per_s=limit_rate, hours=between, stopped=hub.stopped)
+    told = run(hub, request, throttle, now=_now)
+    show_fetch(told, as_json=as_json, as_events=events)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,119 @@
+"""What a download tells while it runs."""
+
+from k31ctl.errors import K31Error
+from k31ctl.fetch.planning import FetchPlan
+from k31ctl.values import frozen
+
+
+@frozen
+class Waiting:
+    """Another process has the target; this one goes on when it is done."""
+
+    holder: str
+
+
+@frozen
+class Planned:
+    """What will be done."""
+
+    plan: FetchPlan
+
+
+@frozen
+class FileStarted:
+    """A file is being downloaded, or checked where it lies."""
+
+    path: str
+    size_bytes: int
+    bytes_reused: int
+    is_check: bool
+
+
+@frozen
+class Progress:
+    """How far the whole is; ``path_bytes`` holds the files in flight."""
+
+    bytes_done: int
+    bytes_downloaded: int
+    bytes_total: int
+    rate_bytes_per_s: float
+    eta_s: float | None
+    path_bytes: tuple[tuple[str, int, int], ...]
+
+
+@frozen
+class FileVerified:
+    """A file is in its place and its bytes are what was published."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+    reused: bool
+
+
+@frozen
+class Retried:
+    """Something is asked for again."""
+
+    path: str
+    reason: str
+    wait_s: float
+
+
+@frozen
+class Mismatched:
+    """Bytes were not what was published, and are not kept."""
+
+    path: str
+    reason: str
+
+
+@frozen
+class Paused:
+    """Nothing is asked for until the daily window opens."""
+
+    wait_s: float
+
+
+@frozen
+class FileFailed:
+    """A file could not be had or not be proven."""
+
+    path: str
+    what: str
+    remedy: str
+
+
+@frozen
+class Finished:
+    """What came of it."""
+
+    num_files: int
+    num_verified: int
+    bytes_total: int
+    bytes_downloaded: int
+    bytes_reused: int
+    num_retries: int
+    num_refetched: int
+    seconds: float
+    failed: tuple[FileFailed, ...]
+    failure: K31Error | None
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether every file is here and proven."""
+        return self.num_verified == self.num_files
+
+
+Event = (
+    Waiting
+    | Planned
+    | FileStarted
+    | Progress
+    | FileVerified
+    | Retried
+    | Mismatched
+    | Paused
+    | FileFailed
+    | Finished
+)

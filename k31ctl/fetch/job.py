@@ -1,0 +1,200 @@
+"""A download from the first look to the record beside the weights, as a stream of events."""
+
+import queue
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from k31ctl.errors import RefusedError
+from k31ctl.fetch.events import Event, Finished, Planned, Progress, Waiting
+from k31ctl.fetch.hub import Hub, HubFile, Snapshot
+from k31ctl.fetch.journal import Journal
+from k31ctl.fetch.lock import locked
+from k31ctl.fetch.manifest import manifest_of, write_manifest
+from k31ctl.fetch.planning import FetchPlan, chosen_files, file_plan
+from k31ctl.fetch.space import space_for
+from k31ctl.fetch.throttle import Throttle
+from k31ctl.fetch.workers import Workers
+from k31ctl.values import frozen
+
+_TICK_S: Final = 0.25
+_RATE_WINDOW_S: Final = 10.0
+_PROBE_BYTES: Final = 4 * 1024 * 1024
+_PROBE_S: Final = 0.25
+
+
+@frozen
+class FetchRequest:
+    """What was asked for."""
+
+    repo: str
+    revision: str
+    folder: Path
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    connections: int
+    rate_bytes_per_s: float | None
+    wait: bool
+    sync: bool
+    accepted_by: str | None
+
+
+def look(hub: Hub, request: FetchRequest) -> FetchPlan:
+    """Return what would be done; nothing is written, and a little is read to measure the rate.
+
+    Raises RefusedError where the target cannot take the files.
+    """
+    snapshot = hub.snapshot(request.repo, request.revision)
+    return _plan(hub, request, snapshot, Journal(request.folder), write=False)
+
+
+def run(
+    hub: Hub, request: FetchRequest, throttle: Throttle, *, now: Callable[[], str]
+) -> Iterator[Event]:
+    """Fetch, prove and record; ``now`` gives the time for the record, in ISO 8601.
+
+    Raises a K31Error where the work cannot begin; what fails later is in ``Finished``. Closing the
+    iterator stops the work within a moment and keeps what is here.
+    """
+    start = time.monotonic()
+    snapshot = hub.snapshot(request.repo, request.revision)
+    plan = _plan(hub, request, snapshot, Journal(request.folder), write=True)
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(request.folder, wait=False, on_wait=lambda _: None))
+        except RefusedError as refused:
+            if not request.wait:
+                raise
+            yield Waiting(holder=refused.what.partition(" is ")[0])
+            held.enter_context(locked(request.folder, wait=True, on_wait=lambda _: None))
+        journal = Journal(request.folder)
+        plan = _plan(hub, request, snapshot, journal, write=True)
+        journal.begin(request.repo)
+        journal.drop_strangers(snapshot.files)
+        yield Planned(plan=plan)
+        workers = Workers(hub, snapshot, plan, journal, throttle, sync=request.sync)
+        yield from _events(workers, plan, request.connections)
+        yield _finished(workers, plan, journal, request, start=start, now=now)
+
+
+def _plan(
+    hub: Hub, request: FetchRequest, snapshot: Snapshot, journal: Journal, *, write: bool
+) -> FetchPlan:
+    files = chosen_files(snapshot, include=request.include, exclude=request.exclude)
+    entries = tuple(file_plan(file, journal) for file in files)
+    to_get = sum(entry.bytes_to_get for entry in entries)
+    space = space_for(request.folder, files, bytes_to_write=to_get, write=write)
+    rate, source = request.rate_bytes_per_s, "given"
+    if rate is None and journal.rate_bytes_per_s:
+        rate, source = journal.rate_bytes_per_s, "as last time"
+    if rate is None and to_get and not write:
+        rate, source = _measured_rate(hub, snapshot, files), "measured just now"
+    return FetchPlan(
+        snapshot=snapshot,
+        revision=request.revision,
+        folder=request.folder,
+        files=entries,
+        space=space,
+        rate_bytes_per_s=rate,
+        rate_source=source if rate else "",
+    )
+
+
+def _measured_rate(hub: Hub, snapshot: Snapshot, files: tuple[HubFile, ...]) -> float | None:
+    """Read the begin of the largest file for a moment, on one connection, in bytes per second."""
+    largest = max(files, key=lambda file: file.size_bytes)
+    num_bytes = min(largest.size_bytes, _PROBE_BYTES)
+    taken, start = 0, time.monotonic()
+    for piece in hub.chunks(snapshot, largest, 0, num_bytes):
+        taken += len(piece)
+        if time.monotonic() - start > _PROBE_S:
+            break
+    return taken / max(time.monotonic() - start, 1e-6) if taken else None
+
+
+def _events(workers: Workers, plan: FetchPlan, connections: int) -> Iterator[Event]:
+    """Yield what the workers tell, and the progress a few times a second."""
+    workers.start(connections)
+    marks = [(time.monotonic(), 0)]
+    try:
+        while True:
+            running = workers.is_running()
+            try:
+                yield workers.events.get(timeout=_TICK_S if running else 0)
+                if time.monotonic() - marks[-1][0] < _TICK_S:
+                    continue
+            except queue.Empty:
+                if not running:
+                    return
+            marks.append((time.monotonic(), workers.bytes_downloaded))
+            while marks[-1][0] - marks[0][0] > _RATE_WINDOW_S:
+                marks.pop(0)
+            yield _progress(workers, plan, marks)
+    finally:
+        workers.stop()
+
+
+def _progress(workers: Workers, plan: FetchPlan, marks: list[tuple[float, int]]) -> Progress:
+    seconds = marks[-1][0] - marks[0][0]
+    rate = (marks[-1][1] - marks[0][1]) / seconds if seconds else 0.0
+    done, in_flight = workers.bytes_done(), workers.in_flight()
+    return Progress(
+        bytes_done=done,
+        bytes_downloaded=workers.bytes_downloaded,
+        bytes_total=plan.bytes_total,
+        rate_bytes_per_s=rate,
+        eta_s=(plan.bytes_total - done) / rate if rate else None,
+        path_bytes=in_flight,
+    )
+
+
+def _finished(
+    workers: Workers,
+    plan: FetchPlan,
+    journal: Journal,
+    request: FetchRequest,
+    *,
+    start: float,
+    now: Callable[[], str],
+) -> Finished:
+    """Write the record where all is proven, and sum up."""
+    verified = workers.verified()
+    seconds = time.monotonic() - start
+    if workers.bytes_downloaded > _PROBE_BYTES:
+        journal.note_rate(workers.bytes_downloaded / max(seconds, 1e-6))
+    if len(verified) == len(plan.files):
+        journal.finish()
+        proofs = [(entry.file, verified[entry.file.path]) for entry in plan.files]
+        others = _proven_before(plan, journal)
+        manifest = manifest_of(
+            plan.snapshot,
+            proofs + others,
+            revision=request.revision,
+            fetched_at=now(),
+            accepted_by=request.accepted_by,
+        )
+        write_manifest(request.folder, manifest)
+    return Finished(
+        num_files=len(plan.files),
+        num_verified=len(verified),
+        bytes_total=plan.bytes_total,
+        bytes_downloaded=workers.bytes_downloaded,
+        bytes_reused=workers.bytes_reused,
+        num_retries=workers.num_retries,
+        num_refetched=workers.num_refetched,
+        seconds=seconds,
+        failed=tuple(workers.failed),
+        failure=workers.failure,
+    )
+
+
+def _proven_before(plan: FetchPlan, journal: Journal) -> list[tuple[HubFile, str]]:
+    """Return files of this commit that an earlier run with other patterns has proven."""
+    chosen = {entry.file.path for entry in plan.files}
+    return [
+        (file, proof.sha256)
+        for file in plan.snapshot.files
+        if file.path not in chosen and (proof := journal.proof(file)) is not None
+    ]

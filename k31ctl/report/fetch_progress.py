@@ -1,0 +1,103 @@
+"""Progress: one line that is renewed on a terminal, and a line now and then elsewhere."""
+
+import shutil
+import time
+from typing import Final, TextIO
+
+from k31ctl import units
+from k31ctl.fetch.events import (
+    Event,
+    FileFailed,
+    FileStarted,
+    FileVerified,
+    Mismatched,
+    Paused,
+    Progress,
+    Retried,
+    Waiting,
+)
+from k31ctl.report.durations import duration
+
+_EVERY_S: Final = 10.0
+_BAR: Final = 20
+_MOST_FILES: Final = 8
+
+
+class Lines:
+    """Writes events to a stream, as bars where it is a terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._is_terminal = stream.isatty()
+        self._num_drawn = 0
+        self._last = time.monotonic()
+
+    def show(self, event: Event) -> None:
+        """Write one event."""
+        if isinstance(event, Progress):
+            self._progress(event)
+            return
+        text = event_text(event)
+        if text:
+            self.clear()
+            self._stream.write(text + "\n")
+            self._stream.flush()
+
+    def clear(self) -> None:
+        """Remove the bars."""
+        if self._num_drawn:
+            self._stream.write(f"\x1b[{self._num_drawn}A\x1b[J")
+            self._stream.flush()
+            self._num_drawn = 0
+
+    def _progress(self, event: Progress) -> None:
+        if self._is_terminal:
+            self.clear()
+            width = shutil.get_terminal_size().columns - 1
+            drawn = [line[:width] for line in progress_lines(event)]
+            self._stream.write("".join(f"{line}\n" for line in drawn))
+            self._num_drawn = len(drawn)
+        elif time.monotonic() - self._last >= _EVERY_S:
+            self._last = time.monotonic()
+            self._stream.write(progress_lines(event)[-1] + "\n")
+        self._stream.flush()
+
+
+def progress_lines(event: Progress) -> list[str]:
+    """Return a bar for each file in flight, and the whole in the last line."""
+    lines = [_line(path, done, size) for path, done, size in event.path_bytes[:_MOST_FILES]]
+    eta = f", {duration(event.eta_s)} left" if event.eta_s is not None else ""
+    rate = units.show(event.rate_bytes_per_s, "B/s")
+    total = _line("all", event.bytes_done, event.bytes_total)
+    return [*lines, f"{total}  {rate}{eta}"]
+
+
+def event_text(event: Event) -> str | None:
+    """Return an event as a line, None where it is not worth one."""
+    text = None
+    match event:
+        case Waiting():
+            text = f"waiting: {event.holder} has the folder"
+        case FileStarted() if event.is_check:
+            text = f"checking {event.path}, which is in the folder"
+        case FileStarted() if event.bytes_reused:
+            text = f"going on with {event.path} after {units.show(event.bytes_reused, 'B')}"
+        case FileVerified() if not event.reused:
+            text = f"proven {event.path}  {units.show(event.size_bytes, 'B')}"
+        case Retried():
+            wait = f" in {duration(event.wait_s)}" if event.wait_s else ""
+            text = f"again{wait}: {event.path}: {event.reason}"
+        case Mismatched():
+            text = f"wrong bytes: {event.path}: {event.reason}"
+        case Paused():
+            text = f"paused for {duration(event.wait_s)}, as --between says"
+        case FileFailed():
+            text = f"failed {event.path}: {event.what}"
+    return text
+
+
+def _line(path: str, done: int, size: int) -> str:
+    fraction = done / size if size else 1.0
+    bar = ("#" * int(_BAR * fraction)).ljust(_BAR, ".")
+    name = path if len(path) <= 34 else "..." + path[-31:]  # noqa: PLR2004 - as in 80 columns
+    return f"{name:<34} {bar} {fraction:6.1%} {units.show(size, 'B'):>8}"

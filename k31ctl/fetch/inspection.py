@@ -17,6 +17,7 @@ from k31ctl.fetch.index import CheckpointFiles, IndexCheck, checkpoint_files
 from k31ctl.values import frozen
 
 NAMES_CAP: Final = 1000
+HUB_MARK: Final = "hub:"
 _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -58,16 +59,14 @@ class Inspection:
 def inspect_checkpoint(store: Store, checkpoint: str, *, model_spec: str | None) -> Inspection:
     """Inspect a folder against a model, or against the folder's own config.json.
 
-    Raises UsageError for what names a repository on a hub.
+    Raises UsageError for what may be meant as a repository on a hub.
     """
     folder = Path(checkpoint)
-    if checkpoint.startswith("hub:") or (
-        _HUB_NAME.fullmatch(checkpoint) is not None and not folder.exists()
-    ):
+    if _HUB_NAME.fullmatch(checkpoint) is not None and not folder.exists():
         raise UsageError(
-            "there is no such folder, and repositories on a hub are not read by this version",
+            "there is no such folder",
             where=f"CHECKPOINT {checkpoint[:120]}",
-            remedy="name a folder; hub repositories come with fetch",
+            remedy=f"name a folder, or {HUB_MARK}{checkpoint[:120]} for a repository on a hub",
         )
     files = checkpoint_files(folder)
     model = model_at(folder) if model_spec is None else load_model(store, model_spec)
@@ -76,14 +75,14 @@ def inspect_checkpoint(store: Store, checkpoint: str, *, model_spec: str | None)
 
 def inspect_files(folder: Path, found: CheckpointFiles, model: Model) -> Inspection:
     """Read every header and compare it with the model's tensors and with the index."""
-    with _no_collection():
+    with no_collection():
         headers = read_headers(folder, found.files)
         return inspect_headers(str(folder), found, model, headers)
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    """Half a million tuples without a cycle among them: looking for cycles costs a fifth."""
+def no_collection() -> Iterator[None]:
+    """Keep Python from looking for cycles among half a million tuples that have none."""
     was = gc.isenabled()
     gc.disable()
     try:

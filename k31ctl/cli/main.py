@@ -14,6 +14,7 @@ from k31ctl.cli.mistakes import Mistake, is_help, usage_error
 from k31ctl.cli.options import DebugOpt, VersionOpt
 from k31ctl.cli.plan import plan
 from k31ctl.cli.validate import validate
+from k31ctl.cli.verify import verify
 from k31ctl.errors import InputError, K31Error, UsageError
 from k31ctl.report.failure import show_failure
 from k31ctl.report.version import show_version
@@ -26,6 +27,7 @@ app.command()(plan)
 app.command()(inspect)
 app.command()(fetch)
 app.command()(validate)
+app.command()(verify)
 app.add_typer(profiles.app, name="profiles")
 
 

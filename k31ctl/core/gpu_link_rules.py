@@ -208,9 +208,12 @@ def _no_nvlink(host: Host, need: Need) -> str | None:
 def answered_topology(host: Host, need: Need) -> Verdict:
     """nvidia-smi could be asked for the topology where the GPUs are NVIDIA's."""
     missed = host.missing("topology")
-    gpus = known(host.gpus).gpus
-    if missed is None or missed.kind is Why.ABSENT or gpus[0].vendor != "nvidia":
-        return fine("the topology was told") if missed is None else skipped(missed.why)
+    if known(host.gpus).gpus[0].vendor != "nvidia":
+        return skipped("this is for NVIDIA's GPUs")
+    if missed is None:
+        return fine("nvidia-smi tells the topology")
+    if missed.kind is Why.ABSENT:
+        return skipped(missed.why)
     return found(
         Fault(
             message=f"the topology could not be read: {missed.why}",

@@ -49,6 +49,8 @@ def host_memory(host: Host, need: Need) -> Verdict:
 def host_memory_for_weights(host: Host, need: Need) -> Verdict:
     """All weights of the node fit in host memory: a lazy loader, and a second start, need that."""
     have, weights = known(host.memory).usable_bytes, need.node_weight_bytes
+    if have < _least_bytes(need):
+        return skipped("see host-memory")
     lazy = need.engine.engine == "tensorrt-llm"
     faults = [
         Fault(

@@ -84,7 +84,7 @@ class Probe:
         program = shutil.which(command[0], path=self.path)
         if program is None:
             raise Missed(Why.ABSENT, f"{command[0]} is not installed")
-        said = " ".join(command) if len(command) <= 4 else command[0]  # noqa: PLR2004
+        said = " ".join(command[:2])
         try:
             process = self.processes.start([program, *command[1:]], self.environment)
         except (OSError, ValueError) as error:

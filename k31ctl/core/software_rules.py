@@ -25,6 +25,9 @@ _PACKAGES: Final = {
     "tokenspeed": "tokenspeed",
     "tensorrt-llm": "tensorrt-llm",
 }
+# The first releases that read Kimi K3; older ones are in no profile.
+_FIRST_K3: Final = {"vllm": (0, 27, 1), "sglang": (0, 5, 17), "tokenspeed": (0, 1, 0)}
+_K3: Final = "KimiK3ForConditionalGeneration"
 _NETWORK_HOMES: Final = ("nfs", "nfs4", "lustre", "beegfs", "cifs", "fuse", "ceph")
 _ARM_NCCL: Final = (2, 29, 3)
 _STREAMER_BYTES: Final = 32 * 2**30
@@ -108,6 +111,9 @@ def _reads(need: Need, version: str) -> bool | None:
     exact = need.engine_versions.get(version)
     if exact is not None:
         return exact
+    first = _FIRST_K3.get(need.engine.engine) if need.model.architecture == _K3 else None
+    if first and _numbers(version) < first:
+        return False
     older = [
         (_numbers(known_version), reads)
         for known_version, reads in need.engine_versions.items()
@@ -241,7 +247,7 @@ SOFTWARE_RULES: Final = (
         group=GROUP,
         severity=Severity.ERROR,
         sections=("software",),
-        source="the engine profile; vllm-ascend#15086",
+        source="the engine profile; vllm-project/recipes, Kimi-K3: 0.27.1; vllm-ascend#15086",
         judge=engine_version,
     ),
     Rule(

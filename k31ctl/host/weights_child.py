@@ -91,19 +91,28 @@ def _opened(path: str, flags: int) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
 
 
+def _part(size: int, number: int, num_files: int) -> tuple[int, int]:
+    """First byte and end of a reader's own part of its file, in whole blocks but for the end."""
+    num_sharing = len(range(number % num_files, _NUM_READERS, num_files))
+    blocks = -(-size // _BLOCK_BYTES)
+    index = number // num_files
+    first, end = (blocks * n // num_sharing * _BLOCK_BYTES for n in (index, index + 1))
+    return first, min(end, size)
+
+
 def _read(files: list[tuple[str, int]], number: int, counts: list[int], until: float) -> None:
-    """One reader: its own file where there are enough, else its own part of one."""
-    path, size = files[number % len(files)]
-    first = size // _NUM_READERS * number // _BLOCK_BYTES * _BLOCK_BYTES
+    """One reader, until it has read its part or the time is over."""
+    num_files = min(len(files), _NUM_READERS)
+    path, size = files[number % num_files]
+    offset, end = _part(size, number, num_files)
     handle = _opened(path, os.O_DIRECT)
     try:
         with mmap.mmap(-1, _BLOCK_BYTES) as block:
-            offset = first
-            while time.monotonic() < until:
+            while offset < end and time.monotonic() < until:
                 got = os.preadv(handle, [block], offset)
                 counts[number] += got
                 offset += got
-                if got < _BLOCK_BYTES:
+                if got == 0:
                     break
     finally:
         os.close(handle)

@@ -114,7 +114,7 @@ def _text(found: Readiness, asked: Asked) -> list[str]:
     for check in fine:
         lines += _check_lines(check)
     lines += _skipped_lines([c for c in found.checks if c.status is Status.SKIP])
-    return [*lines, "", *folded(_next(found, asked), indent="")]
+    return [*lines, "", _next(found, asked)]
 
 
 def _has(found: Readiness, check: Check) -> bool:

@@ -457,6 +457,8 @@ def test_an_interface_is_asked_for_where_there_is_a_choice(
     ("model", "version", "status"),
     [
         ("kimi-k3", "0.33.0", Status.PASS),
+        ("kimi-k3", "0.27.1", Status.PASS),  # the first that reads it
+        ("kimi-k3", "0.27.0", Status.FAIL),
         ("kimi-k3.1-pro", "0.33.0", Status.FAIL),
         ("kimi-k3.1-pro", "0.33.0+cu130", Status.FAIL),
         ("kimi-k3.1-pro", "0.30.2", Status.FAIL),  # older than any release that reads it

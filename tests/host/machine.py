@@ -53,11 +53,11 @@ def recorded(name: str) -> str:
     return (DATA / name).read_text()
 
 
-def query(count: int = 8, **first: str) -> str:
+def query(first: Mapping[str, str] | None = None, *, count: int = 8) -> str:
     """What ``nvidia-smi -q`` prints of B300s; ``first`` changes what it says of the first."""
     block = recorded("nvidia-smi-q-gpu.txt")
     blocks = [
-        block.format(bus=f"{index + 1:02X}", **(_HEALTHY | (first if index == 0 else {})))
+        block.format(bus=f"{index + 1:02X}", **{**_HEALTHY, **(first or {} if index == 0 else {})})
         for index in range(count)
     ]
     return recorded("nvidia-smi-q-head.txt") + "".join(blocks)
@@ -176,7 +176,7 @@ def b300(folder: Path, **first: str) -> Machine:
 def smi(**first: str) -> dict[str, str]:
     """What nvidia-smi answers on eight B300."""
     return {
-        "-q": query(**first),
+        "-q": query(first),
         "topo -m": recorded("nvidia-smi-topo-m.txt"),
         "topo -p2p r": recorded("nvidia-smi-topo-p2p.txt"),
         "nvlink -s": recorded("nvidia-smi-nvlink-s.txt"),

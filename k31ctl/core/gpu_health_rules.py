@@ -68,7 +68,7 @@ def xid_hardware(host: Host, need: Need) -> Verdict:
     bad = [f for f in log if f.code == 0 or f.code in _HARDWARE_XIDS]
     faults = [
         Fault(
-            message=f"{sum(f.bus_id == bus and f.code == code for f in bad)} times since boot: "
+            message=f"{_times(sum(f.bus_id == bus and f.code == code for f in bad))} since boot: "
             f"{next(f.text for f in bad if f.bus_id == bus and f.code == code)}",
             remedy="reset the GPU or reboot; 79, 140 and repeated 48 or 74 mean a replacement",
             where=f"GPU {bus}",
@@ -78,13 +78,17 @@ def xid_hardware(host: Host, need: Need) -> Verdict:
     return found(*faults, good="no hardware fault in the kernel log", lines=len(log))
 
 
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
 def xid_other(host: Host, need: Need) -> Verdict:
     """The kernel logged no fault of a program either."""
     log = known(host.kernel_log)
     codes = sorted({f.code for f in log if f.code and f.code not in _HARDWARE_XIDS})
     faults = [
         Fault(
-            message=f"Xid {code}, {sum(f.code == code for f in log)} times since boot: "
+            message=f"Xid {code}, {_times(sum(f.code == code for f in log))} since boot: "
             + ("a program's own mistake, usually" if code in _APPLICATION_XIDS else "look it up"),
             remedy="find out which program it was; where it was the engine, use a newer build",
             where=f"GPU {next(f.bus_id for f in log if f.code == code)}",
@@ -114,7 +118,7 @@ def whole(host: Host, need: Need) -> Verdict:
     sliced = [gpu for gpu in known(host.gpus).gpus if gpu.partition]
     faults = [
         Fault(
-            message=f"{place(gpu)} is in slices ({gpu.partition}); engines take whole GPUs",
+            message=f"in slices ({gpu.partition}); engines take whole GPUs",
             remedy="nvidia-smi -mig 0"
             if gpu.vendor == "nvidia"
             else "amd-smi set --compute-partition SPX",

@@ -142,10 +142,11 @@ def shm_size(host: Host, need: Need) -> Verdict:
 def shm_stale(host: Host, need: Need) -> Verdict:
     """No earlier engine left its shared memory behind."""
     stale = known(host.shm).stale
+    noun = "segment" if stale.num_segments == 1 else "segments"
     doubt = "" if stale.all_holders_seen else "; processes of other users could not be asked"
     faults = [
         Fault(
-            message=f"{stale.num_segments} segments of {gib(stale.total_bytes)} that no process "
+            message=f"{stale.num_segments} {noun} of {gib(stale.total_bytes)} that no process "
             f"has open, such as {stale.example}{doubt}",
             remedy="when no engine runs, delete them: "
             "rm /dev/shm/psm_* /dev/shm/nccl-* /dev/shm/torch_*",

@@ -1,4 +1,4 @@
-"""AMD's GPUs as amd-smi tells of them, or rocm-smi where that is all there is.
+"""AMD's GPUs as amd-smi tells of them, else rocm-smi, else the kernel itself.
 
 Follows ``amd-smi static|metric|process --json`` of ROCm 6.4 to 7.2, which wrap the list of GPUs in
 ``gpu_data`` since 7, and ``rocm-smi --json`` since 6.
@@ -15,18 +15,27 @@ from k31ctl.host.probe import Missed, Probe, whole
 
 _UNITS: Final = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
 _GENERATIONS: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+# Device numbers of the PCI bus: name, instruction set.
+_KNOWN: Final = {
+    "0x74a1": ("AMD Instinct MI300X", "gfx942"),
+    "0x74a5": ("AMD Instinct MI325X", "gfx942"),
+    "0x75a0": ("AMD Instinct MI350X", "gfx950"),
+    "0x75a3": ("AMD Instinct MI355X", "gfx950"),
+}
 _CARD: Final = re.compile(r"card\d+")
 _WHOLE: Final = ("", "SPX", "N/A")
 
 
 def amd_gpus(probe: Probe) -> Gpus:
-    """GPUs by amd-smi, else by rocm-smi; raises Missed."""
+    """GPUs by amd-smi, else by rocm-smi, else out of /sys; raises Missed."""
     if probe.has("amd-smi"):
         return parse_amd_smi(
             probe.run("amd-smi", "static", "--json"),
             metric=probe.run("amd-smi", "metric", "--json"),
             process=probe.run("amd-smi", "process", "--json"),
         )
+    if not probe.has("rocm-smi"):
+        return gpus_of_sysfs(probe)
     return parse_rocm_smi(
         probe.run(
             "rocm-smi",
@@ -184,3 +193,47 @@ def _of_rocm(index: int, card: Mapping[str, Any]) -> HostGpu:
         architecture=card.get("GFX Version"),
         partition="" if mode in _WHOLE else mode,
     )
+
+
+def gpus_of_sysfs(probe: Probe) -> Gpus:
+    """GPUs that the amdgpu module describes in /sys; raises Missed where it describes none."""
+    found = []
+    for card in sorted(c for c in probe.names("/sys/class/drm") if _CARD.fullmatch(c)):
+        at = f"/sys/class/drm/{card}/device"
+        total = probe.number(f"{at}/mem_info_vram_total")
+        if probe.line(f"{at}/vendor") != "0x1002" or not total:
+            continue
+        number, mode = probe.line(f"{at}/device"), probe.line(f"{at}/current_compute_partition")
+        name, architecture = _KNOWN.get(number, (f"AMD GPU {number}", None))
+        found.append((_slot(probe, at), name, architecture, total, mode, at))
+    if not found:
+        raise Missed(Why.ABSENT, "neither amd-smi, rocm-smi nor the amdgpu module is here")
+    gpus = [
+        HostGpu(
+            index=index,
+            vendor="amd",
+            name=name,
+            bus_id=slot,
+            memory_bytes=total,
+            used_bytes=probe.number(f"{at}/mem_info_vram_used"),
+            architecture=architecture,
+            partition="" if mode in _WHOLE else mode,
+            link=_sysfs_link(probe, at),
+        )
+        for index, (slot, name, architecture, total, mode, at) in enumerate(sorted(found))
+    ]
+    return Gpus(gpus=tuple(gpus), driver=probe.line("/sys/module/amdgpu/version"), told_by="sysfs")
+
+
+def _slot(probe: Probe, at: str) -> str:
+    """The bus address, out of what the kernel announces of a device."""
+    try:
+        told = re.search(r"(?m)^PCI_SLOT_NAME=(\S+)$", probe.text(f"{at}/uevent"))
+    except Missed:
+        return ""
+    return told[1] if told else ""
+
+
+def _sysfs_link(probe: Probe, at: str) -> PcieLink | None:
+    width, most = probe.number(f"{at}/current_link_width"), probe.number(f"{at}/max_link_width")
+    return None if width is None or most is None else PcieLink(width=width, max_width=most)

@@ -46,6 +46,8 @@ def nvidia_gpus(probe: Probe) -> Gpus:
     """GPUs by ``nvidia-smi -q``, or by NVML in a process of its own; raises Missed."""
     if probe.has("nvidia-smi"):
         return parse_query(probe.run("nvidia-smi", "-q"))
+    if not probe.exists("/dev/nvidiactl"):
+        raise Missed(Why.ABSENT, "neither nvidia-smi nor a device of NVIDIA's driver is here")
     try:
         told = probe.run(sys.executable, "-I", "-B", str(NVML_CHILD))
     except Missed as missed:

@@ -1,7 +1,8 @@
 """Versions of the engines and of what they need, in this interpreter or a named one."""
 
-import importlib.metadata
 import json
+import os
+import re
 import sys
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ DISTRIBUTIONS: Final = (
     "fastsafetensors",
     "instanttensor",
 )
+_DIST_INFO: Final = re.compile(r"([^-]+)-([^-]+)\.dist-info")
 _ASK: Final = """
 import importlib.metadata, json, sys
 found = {}
@@ -54,10 +56,16 @@ def software(probe: Probe, interpreter: str | None) -> Software:
 
 
 def _here() -> dict[str, str]:
-    found = {}
-    for name in DISTRIBUTIONS:
+    """Versions in this interpreter, by the names of their folders: quicker than the library."""
+    found: dict[str, str] = {}
+    for folder in sys.path:
         try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
+            names = os.listdir(folder or ".")  # noqa: PTH208  names, not paths
+        except OSError:
             continue
+        for name in names:
+            told = _DIST_INFO.fullmatch(name)
+            distribution = re.sub(r"[-_.]+", "-", told[1]).lower() if told else ""
+            if told and distribution in DISTRIBUTIONS:
+                found.setdefault(distribution, told[2])
     return found

@@ -8,12 +8,13 @@ from typing import Any, Final
 from k31ctl.core.finding import Finding, Severity
 from k31ctl.core.gates import Gate, evaluate
 from k31ctl.core.host import Host
+from k31ctl.core.host_rule import listed
 from k31ctl.core.readiness import Check, Readiness, Status
 from k31ctl.errors import GateError, RefusedError, UsageError
 from k31ctl.host.describe import Asked
 from k31ctl.report.envelope import envelope
 from k31ctl.report.files import STANDARD_OUTPUT, write_whole
-from k31ctl.report.inspect import folded, printable
+from k31ctl.report.lines import folded, printable
 from k31ctl.units import show_bytes
 
 _TITLES: Final = {
@@ -106,8 +107,7 @@ def _text(found: Readiness, asked: Asked) -> list[str]:
         told = [f for f in found.findings if f.severity is severity]
         if told:
             lines += ["", f"{title}: {len(told):,}"]
-        for finding in told:
-            lines += _finding_lines(finding)
+        lines += [line for alike in _grouped(told) for line in _finding_lines(alike)]
     fine = [c for c in found.checks if c.status is Status.PASS and not _has(found, c)]
     if fine:
         lines += ["", f"fine: {len(fine):,}"]
@@ -153,9 +153,19 @@ def _machine(host: Host) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _finding_lines(finding: Finding) -> list[str]:
+def _grouped(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Findings that differ in nothing but their place, together."""
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.id, finding.message, finding.remedy), []).append(finding)
+    return list(groups.values())
+
+
+def _finding_lines(alike: Sequence[Finding]) -> list[str]:
+    finding = alike[0]
+    places = listed([f.where for f in alike])
     return [
-        f"  {finding.id}  at {finding.where}"[:200],
+        *folded(f"{finding.id}  at {places}", indent="  "),
         *folded(finding.message, indent="    "),
         *folded(f"do: {finding.remedy}", indent="    "),
         *folded(f"source: {finding.source}", indent="    "),

@@ -261,3 +261,46 @@ def test_nothing_is_changed_on_the_machine(tmp_path: Path) -> None:
     done = on(machine, *K3, *arguments, HOME=home, TMPDIR=home, XDG_CACHE_HOME=home)
     assert "reads at" in done.stdout
     assert snapshot(tmp_path) == before
+
+
+_WATCHED = """
+import os, sys
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+CHANGES = ("mkdir", "remove", "rename", "rmdir", "chmod", "chown", "link", "symlink", "truncate",
+           "utime", "setxattr", "removexattr", "kill")
+def watch(event, arguments):
+    if event == "open" and arguments[2] & WRITES and arguments[0] != os.devnull:
+        os.write(2, f"CHANGED {event} {arguments[0]}".encode())
+    if event.startswith("os.") and event[3:] in CHANGES:
+        os.write(2, f"CHANGED {event} {arguments}".encode())
+sys.addaudithook(watch)
+from k31ctl.cli.main import main
+main()
+"""
+
+
+def test_the_program_asks_for_no_change_of_the_real_machine(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(os.urandom(2**20) * 64)
+    command = [sys.executable, "-B", "-c", _WATCHED, "doctor", "--weights", str(tmp_path)]
+    done = subprocess.run(
+        [*command, "--nodes", "2", "--peers", "127.0.0.1:1"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode in (0, 4)
+    assert "CHANGED" not in done.stderr
+    assert "weights-folder" in done.stdout
+
+
+def test_gpus_with_one_and_the_same_fault_are_told_together(tmp_path: Path) -> None:
+    machine = b300(tmp_path)
+    query = (machine.bin / ".nvidia-smi.0").read_text()
+    (machine.bin / ".nvidia-smi.0").write_text(
+        query.replace(": 16x\n        Replays", ": 8x\n        Replays")
+    )
+    text = on(machine, *K3).stdout
+    assert text.count("gpu-pcie") == 1
+    assert "GPU 3 (0000:04:00.0) and 4 more" in text.replace("\n  ", " ")

@@ -117,7 +117,7 @@ FAILING: Final[dict[str, tuple[Host, Need, str]]] = {
     "gpu-xid": (
         with_(kernel_log=(KernelFault(code=79, bus_id="0000:01:00.0", text="Xid 79, fallen"),)),
         ONE_NODE,
-        "1 times since boot: Xid 79",
+        "once since boot: Xid 79",
     ),
     "gpu-xid-program": (
         with_(kernel_log=(KernelFault(code=13, bus_id="0000:01:00.0", text="Xid 13"),) * 2),

@@ -87,3 +87,30 @@ def test_no_tool_at_all_is_absent(tmp_path: Path) -> None:
     with pytest.raises(Missed) as caught:
         amd_gpus(Machine(tmp_path).probe())
     assert caught.value.kind is Why.ABSENT
+
+
+def test_the_kernel_stands_in_for_both_tools(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    for number, slot in ((1, "0000:15:00.0"), (2, "0000:05:00.0")):
+        at = f"/sys/class/drm/card{number}/device"
+        told = {
+            "vendor": "0x1002",
+            "device": "0x75a3",
+            "mem_info_vram_total": str(288 * 2**30),
+            "mem_info_vram_used": "297504768",
+            "current_compute_partition": "SPX",
+            "current_link_width": "16",
+            "max_link_width": "16",
+            "uevent": f"DRIVER=amdgpu\nPCI_SLOT_NAME={slot}",
+        }
+        for name, text in told.items():
+            machine.file(f"{at}/{name}", f"{text}\n")
+    machine.file("/sys/class/drm/card0/device/vendor", "0x1a03\n")
+    machine.file("/sys/module/amdgpu/version", "6.16.6\n")
+    found = amd_gpus(machine.probe())
+    assert (found.told_by, found.driver) == ("sysfs", "6.16.6")
+    assert [gpu.bus_id for gpu in found.gpus] == ["0000:05:00.0", "0000:15:00.0"]
+    gpu = found.gpus[0]
+    assert (gpu.name, gpu.architecture) == ("AMD Instinct MI355X", "gfx950")
+    assert (gpu.memory_bytes, gpu.used_bytes) == (288 * 2**30, 297_504_768)
+    assert gpu.link == PcieLink(width=16, max_width=16)

@@ -173,8 +173,18 @@ def test_nvml_answers_where_there_is_no_nvidia_smi() -> None:
         parse_nvml('{"gpus": [{}]}')
 
 
-def test_a_machine_without_nvml_s_library_has_no_driver(tmp_path: Path) -> None:
-    with pytest.raises(Missed) as caught:
-        found = nvidia_gpus(Machine(tmp_path).probe())
-        pytest.skip(f"this machine has {len(found.gpus)} GPUs")
+def test_a_machine_without_nvidia_s_device_is_not_asked(tmp_path: Path) -> None:
+    with pytest.raises(Missed, match="neither nvidia-smi nor a device") as caught:
+        nvidia_gpus(Machine(tmp_path).probe())
     assert caught.value.kind is Why.ABSENT
+
+
+def test_nvml_s_library_is_asked_in_a_process_of_its_own(tmp_path: Path) -> None:
+    machine = Machine(tmp_path).file("/dev/nvidiactl")
+    try:
+        found = nvidia_gpus(machine.probe())
+    except Missed as missed:
+        assert "NVML" in missed.why
+        assert missed.kind in (Why.ABSENT, Why.FAILED)
+    else:
+        assert found.told_by == "NVML"

@@ -13,6 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import k31ctl as package
+from k31ctl.core.host_rule import Rule
 from k31ctl.core.readiness import RULES
 from tests.host.machine import SLEEP, Machine, b300, bare, mi355x
 
@@ -304,3 +305,29 @@ def test_gpus_with_one_and_the_same_fault_are_told_together(tmp_path: Path) -> N
     text = on(machine, *K3).stdout
     assert text.count("gpu-pcie") == 1
     assert "GPU 3 (0000:04:00.0) and 4 more" in text.replace("\n  ", " ")
+
+
+PAGE = Path(package.__file__).parents[1] / "docs" / "doctor.md"
+SHOWN = (
+    "gpu-present",
+    "gpu-driver",
+    "gpu-whole",
+    "gpu-persistence",
+    "nvlink-pairs",
+    "host-memory",
+    "weights-folder",
+)
+
+
+def test_the_page_shows_what_the_program_says(tmp_path: Path) -> None:
+    machine = b300(tmp_path, mig="Enabled", persistence="Disabled")
+    only = [word for name in SHOWN for word in ("--only", name)]
+    done = on(machine, *K3, "--on", "8x-b300", *only)
+    assert f"{done.stdout}{done.stderr}{done.returncode}\n" in PAGE.read_text()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_the_page_has_every_check(rule: Rule) -> None:
+    passes = (rule.judge.__doc__ or "").strip()
+    row = f"| `{rule.id}` | {rule.severity} | {passes} | {rule.source} |"
+    assert row in PAGE.read_text().splitlines()

@@ -12,6 +12,7 @@ from k31ctl.core.host import Host
 from k31ctl.core.host_rule import Measured, Need, Rule, Verdict
 from k31ctl.core.memory_rules import MEMORY_RULES
 from k31ctl.core.network_rules import NETWORK_RULES
+from k31ctl.core.rdma_rules import RDMA_RULES
 from k31ctl.core.software_rules import SOFTWARE_RULES
 from k31ctl.core.weights_rules import WEIGHTS_RULES
 from k31ctl.values import frozen
@@ -22,6 +23,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *GPU_LINK_RULES,
     *MEMORY_RULES,
     *WEIGHTS_RULES,
+    *RDMA_RULES,
     *NETWORK_RULES,
     *SOFTWARE_RULES,
 )

@@ -79,6 +79,20 @@ def toolkit(host: Host, need: Need) -> Verdict:
     return found(*(faults if not ways else ()), good=", ".join(ways))
 
 
+def engine_reads(host: Host, need: Need) -> Verdict:
+    """The release that was asked for reads the model."""
+    engine, architecture = need.engine, need.model.architecture
+    faults = [
+        Fault(
+            message=f"{engine.name} does not read {architecture}",
+            remedy="name another --engine; k31ctl profiles list engines shows them",
+            where=f"--engine {engine.engine}@{engine.version}",
+        )
+    ]
+    reads = architecture in engine.architectures
+    return found(*(faults if not reads else ()), good=f"{engine.name} reads {architecture}")
+
+
 def engine_version(host: Host, need: Need) -> Verdict:
     """The installed release of the engine reads the model."""
     package = _PACKAGES.get(need.engine.engine)
@@ -241,6 +255,14 @@ SOFTWARE_RULES: Final = (
         source="NVIDIA container toolkit installation guide",
         judge=toolkit,
         also=("gpus",),
+    ),
+    Rule(
+        id="engine-model",
+        group=GROUP,
+        severity=Severity.ERROR,
+        sections=(),
+        source="the engine profile",
+        judge=engine_reads,
     ),
     Rule(
         id="engine-version",

@@ -80,11 +80,13 @@ def _answers(probe: Probe, asked: Asked, sections: Collection[str]) -> dict[str,
         for name, question in questions.items()
     }
     until = time.monotonic() + probe.timeout_s + _LATE_S
-    for thread in threads.values():
-        thread.start()
-    for thread in threads.values():
-        thread.join(max(0.0, until - time.monotonic()))
-    probe.processes.end_all()
+    try:
+        for thread in threads.values():
+            thread.start()
+        for thread in threads.values():
+            thread.join(max(0.0, until - time.monotonic()))
+    finally:
+        probe.processes.end_all()
     late = f"no answer within {probe.timeout_s:g} s"
     return {
         name: got[name] if name in got else Missed(Why.SLOW, late) for name in sorted(questions)

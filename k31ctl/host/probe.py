@@ -110,19 +110,24 @@ class Processes:
     def start(
         self, command: list[str], environment: Mapping[str, str]
     ) -> "subprocess.Popen[bytes]":
-        """Start a tool in a session of its own, with messages in English."""
+        """Start a tool in a session of its own, with messages in English.
+
+        Starting may itself hang, where the tool lies on a dead file system: nothing is locked then.
+        """
+        if self._closed:
+            raise OSError("the time is over")
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**environment, "LC_ALL": "C"},
+            start_new_session=True,
+        )
         with self._lock:
-            if self._closed:
-                raise OSError("the time is over")
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={**environment, "LC_ALL": "C"},
-                start_new_session=True,
-            )
             self._running.add(process)
+        if self._closed:
+            _kill(process)
         return process
 
     def end(self, process: "subprocess.Popen[bytes]") -> int:

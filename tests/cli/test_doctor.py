@@ -224,22 +224,12 @@ def test_a_mistake_is_exit_2_with_the_way_out(
     assert words in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("--on", "8x-z9"), 3),
-        (("--model", "nothing"), 3),
-        (("--engine", "vllm@0.33.0", "--model", "kimi-k3.1-pro"), 4),
-    ],
-)
+@pytest.mark.parametrize("arguments", [("--on", "8x-z9"), ("--model", "nothing")])
 def test_what_no_profile_knows_is_told_before_anything_is_asked(
-    k31ctl: Run, arguments: tuple[str, ...], code: int
+    k31ctl: Run, arguments: tuple[str, ...]
 ) -> None:
     done = k31ctl("doctor", *arguments)
-    if code == 4:  # the version that is named may be what is installed: the checks tell
-        assert done.returncode == 4
-    else:
-        assert (done.returncode, done.stdout) == (code, "")
+    assert (done.returncode, done.stdout) == (3, "")
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int, int, int]]:

@@ -61,7 +61,8 @@ def driver_answers(host: Host, need: Need) -> Verdict:
             Fault(
                 message=f"{len(on_bus)} GPUs are on the PCI bus, and the driver does not list "
                 f"them: {missed.why}",
-                remedy="look for Xid 79 or 119 in the kernel log, and reboot the node"
+                remedy="give it longer with --timeout 60; where that does not help, look for Xid "
+                "79 or 119 in the kernel log and reboot the node"
                 if slow
                 else "install the driver or load its module (modprobe nvidia, modprobe amdgpu)",
                 where="driver",

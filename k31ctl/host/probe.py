@@ -104,7 +104,8 @@ class Processes:
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
-        self._lock = threading.Lock()
+        self._num_starting = 0
+        self._changed = threading.Condition()
         self._closed = False
 
     def start(
@@ -114,25 +115,31 @@ class Processes:
 
         Starting may itself hang, where the tool lies on a dead file system: nothing is locked then.
         """
-        if self._closed:
-            raise OSError("the time is over")
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**environment, "LC_ALL": "C"},
-            start_new_session=True,
-        )
-        with self._lock:
-            self._running.add(process)
-        if self._closed:
-            _kill(process)
+        with self._changed:
+            if self._closed:
+                raise OSError("the time is over")
+            self._num_starting += 1
+        process = None
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**environment, "LC_ALL": "C"},
+                start_new_session=True,
+            )
+        finally:
+            with self._changed:
+                self._num_starting -= 1
+                if process is not None:
+                    self._running.add(process)
+                self._changed.notify_all()
         return process
 
     def end(self, process: "subprocess.Popen[bytes]") -> int:
         """End a tool and its children; its exit code, or -1 where it cannot be ended."""
-        with self._lock:
+        with self._changed:
             self._running.discard(process)
         for stream in (process.stdout, process.stderr):
             if stream is not None:
@@ -149,9 +156,10 @@ class Processes:
             return -1
 
     def end_all(self) -> None:
-        """End whatever still runs; nothing starts after this."""
-        with self._lock:
+        """End whatever still runs, or is about to; nothing starts after this."""
+        with self._changed:
             self._closed = True
+            self._changed.wait_for(lambda: not self._num_starting, timeout=_GRACE_S)
             left = list(self._running)
         for process in left:
             _kill(process)

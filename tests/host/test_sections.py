@@ -1,6 +1,5 @@
 """The sections of a machine that come out of /proc, /sys and small tools."""
 
-import os
 import socket
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from k31ctl.host.devices import devices, kernel_log, parse_kernel_log
 from k31ctl.host.network import clock, fabric_manager, network, peers, rdma
 from k31ctl.host.probe import Missed
 from k31ctl.host.system import filesystem_of, home_filesystem, limits, memory, shm, system
-from tests.host.machine import Machine, add_gpus, add_port, bare, recorded
+from tests.host.machine import Machine, add_gpus, add_port, bare, lock, recorded
 
 
 @pytest.fixture
@@ -100,10 +99,9 @@ def test_gpus_are_found_on_the_bus_and_displays_are_not(machine: Machine) -> Non
     assert [gpu.numa_node for gpu in found.gpus] == [0, 0, 0, 0, 1, 1, 1, 1]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may open every file")
 def test_device_files_that_are_locked_are_told(machine: Machine) -> None:
     machine.file("/dev/nvidia0").file("/dev/kfd").file("/dev/dri/renderD128")
-    (machine.root / "dev/kfd").chmod(0)
+    lock(machine.root / "dev/kfd")
     assert devices(machine.probe()).locked == ("/dev/kfd",)
 
 

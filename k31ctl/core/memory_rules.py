@@ -9,6 +9,7 @@ from k31ctl.core.host_rule import Fault, Need, Rule, Verdict, fine, found, gib, 
 GROUP: Final = "memory and limits"
 # Published recipes ask for 700 GiB of host memory on a node of eight GPUs.
 RECIPE_BYTES: Final = 700 * 2**30
+_ONE_SHARD: Final = "embedded"
 _SHM_LEAST_BYTES: Final = 2**30
 _SHM_RECIPE_BYTES: Final = 32 * 2**30
 _STALE_BYTES: Final = 64 * 2**20
@@ -19,12 +20,17 @@ _HUGE_SHARE: Final = 0.1
 
 
 def _least_bytes(need: Need) -> float:
+    """What a loader needs of host memory; next to nothing for one that takes shard after shard."""
+    if need.engine.engine == _ONE_SHARD:
+        return 0.0
     return min(need.node_weight_bytes, RECIPE_BYTES)
 
 
 def host_memory(host: Host, need: Need) -> Verdict:
     """Host memory is what recipes ask for, or the weights of the node where those are less."""
     memory = known(host.memory)
+    if need.engine.engine == _ONE_SHARD:
+        return skipped("the embedded engine loads one shard at a time")
     least, have = _least_bytes(need), memory.usable_bytes
     limited = memory.limit_bytes is not None and memory.limit_bytes < memory.total_bytes
     what = "the cgroup allows" if limited else "this host has"

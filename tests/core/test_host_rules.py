@@ -514,6 +514,12 @@ def test_loading_is_as_slow_as_the_slower_of_disk_and_loader() -> None:
     assert check.measured["load_s"] == pytest.approx(expected)
 
 
+def test_the_embedded_engine_asks_for_no_host_memory_of_recipes() -> None:
+    small = with_(memory=replace(MEMORY, total_bytes=64 * GIB, available_bytes=60 * GIB))
+    found = judged(small, hosts.need(engine="embedded"), RULES)
+    assert [f.id for f in found.findings] == ["host-memory-weights"]
+
+
 def test_only_what_the_chosen_rules_look_at_is_asked_of_the_machine() -> None:
     rules = chosen_rules(only=["limit-nofile"], skip=[])
     assert sections_of(rules) == {"system", "limits"}

@@ -8,6 +8,7 @@ from typing import Final
 import typer
 
 from k31ctl.cli import profiles
+from k31ctl.cli.doctor import doctor
 from k31ctl.cli.fetch import fetch
 from k31ctl.cli.inspect import inspect
 from k31ctl.cli.lint import lint
@@ -15,6 +16,7 @@ from k31ctl.cli.mistakes import Mistake, is_help, usage_error
 from k31ctl.cli.options import DebugOpt, VersionOpt
 from k31ctl.cli.plan import plan
 from k31ctl.cli.validate import validate
+from k31ctl.cli.verify import verify
 from k31ctl.errors import InputError, K31Error, UsageError
 from k31ctl.report.failure import show_failure
 from k31ctl.report.version import show_version
@@ -28,6 +30,8 @@ app.command()(inspect)
 app.command()(fetch)
 app.command()(lint)
 app.command()(validate)
+app.command()(verify)
+app.command()(doctor)
 app.add_typer(profiles.app, name="profiles")
 
 

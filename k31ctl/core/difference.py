@@ -17,6 +17,7 @@ from k31ctl.values import frozen
 # Buffers that old exports carry, that no configuration announces and no engine reads.
 IGNORED_SUFFIX = ".rotary_emb.inv_freq"
 
+_EXPERTS = ".experts."
 _NUMBERED = re.compile(r"(?<![^.])(layers|experts|blocks)\.(0|[1-9][0-9]{0,5})(?=\.)")
 _NUMBER = re.compile(r"(?<![^.])(0|[1-9][0-9]{0,5})(?![^.])")
 _HOLE = re.compile(r"\{(?:layer|expert)\}")
@@ -162,13 +163,13 @@ class Comparison:
 
     def _place(self, name: str) -> tuple[_Family, bytearray, int] | None:
         """The family of a name, the marks of its layer, and its place among them."""
-        head, mark, tail = name.rpartition(".experts.")
+        head, mark, tail = name.rpartition(_EXPERTS)
         if not mark:
             return self._slow_place(name)
         text, _, rest = tail.partition(".")
         key = (head, rest)
         if key not in self._known:
-            found = self._slow_place(f"{head}.experts.0.{rest}")
+            found = self._slow_place(f"{head}{_EXPERTS}0.{rest}")
             self._known[key] = found and found[:2]
         known = self._known[key]
         number = self._experts.get(text)

@@ -3,6 +3,8 @@
 import gc
 import os
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -11,11 +13,12 @@ from k31ctl.catalog.store import Store
 from k31ctl.core.difference import Comparison, Difference
 from k31ctl.core.model import Model
 from k31ctl.errors import NotProvenError, UsageError
-from k31ctl.fetch.headers import read_headers
+from k31ctl.fetch.headers import Header, read_headers
 from k31ctl.fetch.index import CheckpointFiles, IndexCheck, checkpoint_files
 from k31ctl.values import frozen
 
 NAMES_CAP: Final = 1000
+HUB_MARK: Final = "hub:"
 _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -57,16 +60,14 @@ class Inspection:
 def inspect_checkpoint(store: Store, checkpoint: str, *, model_spec: str | None) -> Inspection:
     """Inspect a folder against a model, or against the folder's own config.json.
 
-    Raises UsageError for what names a repository on a hub.
+    Raises UsageError for what may be meant as a repository on a hub.
     """
     folder = Path(checkpoint)
-    if checkpoint.startswith("hub:") or (
-        _HUB_NAME.fullmatch(checkpoint) is not None and not os.path.lexists(folder)
-    ):
+    if _HUB_NAME.fullmatch(checkpoint) is not None and not os.path.lexists(folder):
         raise UsageError(
-            "there is no such folder, and repositories on a hub are not read by this version",
+            "there is no such folder",
             where=f"CHECKPOINT {checkpoint[:120]}",
-            remedy="name a folder; hub repositories come with fetch",
+            remedy=f"name a folder, or {HUB_MARK}{checkpoint[:120]} for a repository on a hub",
         )
     files = checkpoint_files(folder)
     model = model_at(folder) if model_spec is None else load_model(store, model_spec)
@@ -74,27 +75,34 @@ def inspect_checkpoint(store: Store, checkpoint: str, *, model_spec: str | None)
 
 
 def inspect_files(folder: Path, found: CheckpointFiles, model: Model) -> Inspection:
-    """Read every header and compare it with the model's tensors and with the index.
+    """Read every header and compare it with the model's tensors and with the index."""
+    with no_collection():
+        headers = read_headers(folder, found.files)
+        return inspect_headers(str(folder), found, model, headers)
 
-    Millions of small tuples are made and none is in a cycle: the collector, which would walk them
-    again and again, rests meanwhile.
-    """
-    collects = gc.isenabled()
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Keep Python from looking for cycles among half a million tuples that have none."""
+    was = gc.isenabled()
     gc.disable()
     try:
-        return _inspected(folder, found, model)
+        yield
     finally:
-        if collects:
+        if was:
             gc.enable()
 
 
-def _inspected(folder: Path, found: CheckpointFiles, model: Model) -> Inspection:
+def inspect_headers(
+    place: str, found: CheckpointFiles, model: Model, headers: Iterable[Header]
+) -> Inspection:
+    """Compare headers, from wherever they come, with the model's tensors and with the index."""
     index = IndexCheck(found.weight_map) if found.weight_map is not None else None
     comparison = Comparison(model.templates, cap=NAMES_CAP)
     corrupt: list[Corruption] = []
     broken: set[str] = set()
     header_bytes = 0
-    for header in read_headers(folder, found.files):
+    for header in headers:
         header_bytes += header.header_bytes
         comparison.add(header.tensors)
         problems = list(header.problems)
@@ -112,7 +120,7 @@ def _inspected(folder: Path, found: CheckpointFiles, model: Model) -> Inspection
         ]
     corrupt += _duplicates(difference)
     return Inspection(
-        folder=str(folder),
+        folder=place,
         model=model,
         num_files=len(found.files),
         header_bytes=header_bytes,

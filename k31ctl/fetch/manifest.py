@@ -9,10 +9,12 @@ from k31ctl import __version__
 from k31ctl.errors import InputError
 from k31ctl.fetch.hub import HubFile, Snapshot
 from k31ctl.fetch.journal import replace
+from k31ctl.fetch.partial_marker import read_record
 from k31ctl.values import frozen
 
 MANIFEST_NAME: Final = "k31ctl-manifest.json"
 SCHEMA: Final = "k31ctl/manifest/v1"
+_MAX_BYTES: Final = 64 * 2**20
 _LICENCE_NAMES: Final = ("license", "licence", "copying")
 
 
@@ -88,11 +90,11 @@ def read_manifest(folder: Path) -> Manifest | None:
     """Return the record of a folder, None without one; raises InputError if it is broken."""
     path = folder / MANIFEST_NAME
     try:
-        raw = json.loads(path.read_bytes())
+        raw = json.loads(read_record(path, most_bytes=_MAX_BYTES))
         return _manifest(raw)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         raise InputError(
             f"{MANIFEST_NAME} is not a record that this version can read",
             where=str(path),

@@ -10,9 +10,9 @@ from k31ctl.core.gates import Gate, evaluate
 from k31ctl.errors import GateError
 from k31ctl.fetch.inspection import NAMES_CAP, Inspection
 from k31ctl.report.envelope import envelope
+from k31ctl.report.lines import folded, printable
 from k31ctl.units import show, show_bytes
 
-_WIDTH: Final = 80
 _MAX_LINES: Final = 20
 _MAX_RANGES: Final = 3
 _RANGES: Final = re.compile(r"\{([0-9,-]+)\}")
@@ -27,7 +27,7 @@ def show_inspection(
     if as_json:
         sys.stdout.write(_document(found, model_spec, gates))
         return
-    sys.stdout.write("".join(f"{_printable(line)}\n" for line in _text(found)))
+    sys.stdout.write("".join(f"{printable(line)}\n" for line in _text(found)))
 
 
 def require_gates(found: Inspection, gates: Sequence[Gate]) -> None:
@@ -94,7 +94,7 @@ def _document(found: Inspection, model_spec: str | None, gates: Sequence[Gate]) 
 def _text(found: Inspection) -> list[str]:
     d = found.difference
     lines = [
-        *_folded(_conclusion(found), indent=""),
+        *folded(_conclusion(found), indent=""),
         f"{found.num_files:,} files, {show_bytes(found.header_bytes)} of headers, "
         f"{show(d.total_params, '')} parameters",
         "",
@@ -110,13 +110,13 @@ def _text(found: Inspection) -> list[str]:
     lines += _section(f"mismatched: {d.num_mismatched:,} tensors", _notes(wrong))
     unexpected = f"unexpected: {d.num_unexpected:,} tensors, {show_bytes(d.unexpected_bytes)}"
     lines += _section(unexpected, _pattern_lines(d.unexpected_patterns))
-    corrupt = [_folded(f"{c.file or 'all files'} {c.problem}", indent="  ") for c in found.corrupt]
+    corrupt = [folded(f"{c.file or 'all files'} {c.problem}", indent="  ") for c in found.corrupt]
     lines += _section(f"corrupt: {len(found.corrupt):,} findings", corrupt)
     notes = [*found.warnings]
     if d.num_ignored:
         notes.append(f"{d.num_ignored} rotary inv_freq buffers are there, which no engine reads")
-    lines += _section("notes", [_folded(note, indent="  ") for note in notes])
-    assumed = [_folded(f"{a.id}: {a.text}", indent="  ") for a in found.model.assumptions]
+    lines += _section("notes", [folded(note, indent="  ") for note in notes])
+    assumed = [folded(f"{a.id}: {a.text}", indent="  ") for a in found.model.assumptions]
     return lines + _section("assumptions", assumed)
 
 
@@ -155,10 +155,10 @@ def _notes(patterns: Iterable[tuple[Pattern, str]]) -> list[list[str]]:
     """Each pattern with its count before it, and a remark on the line below."""
     found = []
     for pattern, remark in patterns:
-        first, *rest = _folded(_RANGES.sub(_short, pattern.name), indent=" " * 11)
+        first, *rest = folded(_RANGES.sub(_short, pattern.name), indent=" " * 11)
         found.append([f"{pattern.count:>9,}  {first.strip()}", *rest])
         if remark:
-            found[-1] += _folded(remark, indent=" " * 11)
+            found[-1] += folded(remark, indent=" " * 11)
     return found
 
 
@@ -168,20 +168,3 @@ def _short(found: re.Match[str]) -> str:
     if len(parts) <= _MAX_RANGES:
         return found[0]
     return f"{{{parts[0]},{parts[1]},..,{parts[-1]}}}"
-
-
-def _folded(text: str, *, indent: str) -> list[str]:
-    """Lines of at most 80 columns, broken behind a space or a point where there is one."""
-    room = _WIDTH - len(indent)
-    lines = []
-    while len(text) > room:
-        cut = max(text.rfind(" ", 0, room), text.rfind(".", 0, room)) + 1
-        cut = cut if cut > room // 2 else room
-        lines.append(indent + text[:cut].rstrip())
-        text = text[cut:].lstrip()
-    return [*lines, indent + text]
-
-
-def _printable(line: str) -> str:
-    """The line without control codes, which may come from a file's content."""
-    return "".join(mark if mark.isprintable() else "?" for mark in line)

@@ -203,11 +203,10 @@ def test_a_gate_that_fails_is_exit_4(k31ctl: Run, checkpoint: Checkpoint) -> Non
     assert k31ctl("inspect", folder, "--gate", "files<=1").returncode == 4
 
 
-@pytest.mark.parametrize("name", ["hub:moonshotai/Kimi-K3", "moonshotai/Kimi-K3"])
-def test_a_hub_repository_is_refused_with_the_way_out(k31ctl: Run, name: str) -> None:
-    done = k31ctl("inspect", name)
+def test_a_hub_repository_without_its_mark_is_refused_with_the_way_out(k31ctl: Run) -> None:
+    done = k31ctl("inspect", "moonshotai/Kimi-K3")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "hub repositories come with fetch" in done.stderr
+    assert "hub:moonshotai/Kimi-K3 for a repository on a hub" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["", "no-such-folder", "./no/such/folder"])

@@ -186,3 +186,56 @@ def test_any_changed_byte_gives_an_answer_and_never_a_traceback(
     text = PLAIN[:position] + bytes([value]) + PLAIN[position + 1 :]
     found = written(tmp_path_factory.mktemp("h"), text, data_bytes=16)
     assert found.problems or sum(tensor.num_bytes for tensor in found.tensors) == 16
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=6,
+)
+OFFSETS = st.integers(0, 40) | st.sampled_from([2**63, 2**64, -1])
+ENTRIES = st.fixed_dictionaries(
+    {
+        "dtype": st.sampled_from(["U8", "BF16", "F32", "F4", "bf16", "", "\ud800"]) | VALUES,
+        "shape": st.lists(st.integers(0, 4) | st.just(2**62), max_size=3) | VALUES,
+        "data_offsets": st.lists(OFFSETS, min_size=2, max_size=2) | VALUES,
+    }
+)
+
+
+@ORDERS
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_a_hostile_header_gives_sound_tensors_or_a_reason(
+    tmp_path_factory: pytest.TempPathFactory, separators: tuple[str, str], data: st.DataObject
+) -> None:
+    entries = data.draw(st.dictionaries(st.text(max_size=3), ENTRIES | VALUES, max_size=4))
+    text = json.dumps(entries, separators=separators).encode()
+    size = data.draw(st.integers(0, 40))
+    found = written(tmp_path_factory.mktemp("h"), text, data_bytes=size)
+    if not found.problems:
+        spans = sorted(zip(found.begins, found.tensors, strict=True))
+        ends = [begin + tensor.num_bytes for begin, tensor in spans]
+        assert [begin for begin, _ in spans] == [0, *ends][: len(spans)]
+        assert [0, *ends][-1] == size
+
+
+@given(st.binary(max_size=200), st.integers(0, 2**64 - 1) | st.integers(0, 200))
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_give_an_answer(
+    tmp_path_factory: pytest.TempPathFactory, text: bytes, length: int
+) -> None:
+    found = written(tmp_path_factory.mktemp("h"), text, data_bytes=0, length=length)
+    assert found.problems or sum(tensor.num_bytes for tensor in found.tensors) == 0
+
+
+def test_entries_beyond_the_first_piece_of_text_are_read_too(tmp_path: Path) -> None:
+    entries = {
+        f"tensor.{i:06}": {"dtype": "U8", "shape": [1], "data_offsets": [i, i + 1]}
+        for i in range(40_000)
+    }
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    assert len(text) > 2 * 2**20
+    found = written(tmp_path, text, data_bytes=len(entries))
+    assert (found.problems, [t.name for t in found.tensors]) == ((), list(entries))
+    assert found.begins == tuple(range(len(entries)))

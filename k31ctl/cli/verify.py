@@ -1,0 +1,56 @@
+"""``k31ctl verify``: whether what lies on disk is what was published."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from k31ctl.cli.inspect import AgainstOpt
+from k31ctl.cli.options import GateOpt, JsonOpt, ProfilesOpt
+
+FolderArg = Annotated[Path, typer.Argument(metavar="DIR", help="A folder with safetensors files.")]
+DeepOpt = Annotated[bool, typer.Option("--deep", help="Read every value too.")]
+SizesOpt = Annotated[bool, typer.Option("--sizes", help="Compare sizes only; reads no contents.")]
+ManifestOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--manifest", metavar="FILE", help="The record to prove, instead of the folder's own."
+    ),
+]
+JobsOpt = Annotated[
+    int, typer.Option("--jobs", min=0, max=256, help="Files read at once; 0 is one per processor.")
+]
+AgainOpt = Annotated[bool, typer.Option("--again", help="Read what an earlier run has proven.")]
+
+
+def verify(
+    folder: FolderArg,
+    manifest: ManifestOpt = None,
+    model: AgainstOpt = None,
+    jobs: JobsOpt = 0,
+    profiles: ProfilesOpt = None,
+    gate: GateOpt = None,
+    *,
+    sizes: SizesOpt = False,
+    deep: DeepOpt = False,
+    again: AgainOpt = False,
+    as_json: JsonOpt = False,
+) -> None:
+    """Prove a checkpoint on disk, offline: sizes, digests, structure, and values if asked."""
+    from k31ctl.catalog import Store, default_folders
+    from k31ctl.core.gates import parse_gate
+    from k31ctl.fetch.findings import deepest_of
+    from k31ctl.fetch.verify import Wanted, verify_checkpoint
+    from k31ctl.report.verify import require_verified, show_verification
+
+    gates = [parse_gate(text) for text in gate or ()]
+    wanted = Wanted(
+        deepest=deepest_of(sizes=sizes, deep=deep),
+        manifest=manifest,
+        model_spec=model,
+        num_jobs=jobs,
+        again=again,
+    )
+    found = verify_checkpoint(Store(default_folders(profiles or ())), folder, wanted)
+    show_verification(found, gates=gates, as_json=as_json)
+    require_verified(found, gates)

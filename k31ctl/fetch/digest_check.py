@@ -1,0 +1,203 @@
+"""What the files of a folder should be, by the records beside them, and what they are.
+
+Two records are read: the manifest that fetch writes, and what the hub's own client leaves under
+``.cache/huggingface/download``: one ``.metadata`` file each, whose second line is the SHA-256 of a
+large file or git's blob id of a small one.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from k31ctl.errors import InputError
+from k31ctl.fetch.findings import Finding, Level
+from k31ctl.fetch.manifest import MANIFEST_NAME
+from k31ctl.fetch.partial_marker import read_record
+from k31ctl.fetch.proven import ProvenFiles, Stamp, stamp_of
+from k31ctl.values import frozen
+
+_HUB_RECORDS: Final = Path(".cache/huggingface/download")
+_MAX_RECORD_BYTES: Final = 64 * 2**20
+_PIECE_BYTES: Final = 1 << 20
+_SHA256_LENGTH: Final = 64
+_SHA1_LENGTH: Final = 40
+_HEX: Final = frozenset("0123456789abcdef")
+
+
+@frozen
+class Expected:
+    """A file as its record has it: SHA-256, or git's blob id where the digest is 40 digits."""
+
+    path: str
+    size_bytes: int | None
+    digest: str | None
+
+
+@frozen
+class DigestCheck:
+    """What came of holding the files against their record."""
+
+    num_files: int
+    num_hashed: int
+    num_reused: int
+    hashed_bytes: int
+    findings: tuple[Finding, ...]
+
+
+def expected_files(folder: Path, manifest: Path | None) -> tuple[str, tuple[Expected, ...]]:
+    """The name of the record and the files in it; an empty record where there is none.
+
+    Raises InputError for a record that cannot be read.
+    """
+    chosen = manifest or folder / MANIFEST_NAME
+    if manifest is not None or chosen.exists():
+        return str(chosen), tuple(_from_manifest(chosen))
+    found = tuple(_from_hub(folder))
+    return (str(folder / _HUB_RECORDS) if found else ""), found
+
+
+def _from_manifest(path: Path) -> Iterator[Expected]:
+    try:
+        document: Any = json.loads(read_record(path, most_bytes=_MAX_RECORD_BYTES))
+        for entry in document["files"]:
+            yield _expected(entry["path"], entry["size_bytes"], entry["sha256"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        raise InputError(
+            "the manifest is not one that this version can read",
+            where=str(path),
+            remedy="name the manifest of the release with --manifest, or fetch it again",
+        ) from None
+
+
+def _expected(path: object, size_bytes: object, digest: object) -> Expected:
+    """One entry of a record; raises ValueError for what leads out of the folder or is no digest."""
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise ValueError(path)
+    parts = PurePosixPath(path)
+    if parts.is_absolute() or ".." in parts.parts:
+        raise ValueError(path)
+    if digest is not None and not _is_digest(digest):
+        raise ValueError(digest)
+    if size_bytes is not None and (type(size_bytes) is not int or size_bytes < 0):
+        raise ValueError(size_bytes)
+    return Expected(path=path, size_bytes=size_bytes, digest=digest)  # type: ignore[arg-type]
+
+
+def _is_digest(text: object) -> bool:
+    return (
+        isinstance(text, str) and len(text) in (_SHA256_LENGTH, _SHA1_LENGTH) and set(text) <= _HEX
+    )
+
+
+def _from_hub(folder: Path) -> Iterator[Expected]:
+    records = folder / _HUB_RECORDS
+    for path in sorted(records.rglob("*.metadata")):
+        lines = path.read_text(errors="replace").splitlines()
+        digest = lines[1].strip() if len(lines) > 1 else ""
+        if _is_digest(digest):
+            name = path.relative_to(records).as_posix().removesuffix(".metadata")
+            yield Expected(path=name, size_bytes=None, digest=digest)
+
+
+def check_files(
+    folder: Path,
+    expected: Sequence[Expected],
+    *,
+    proven: ProvenFiles,
+    num_jobs: int,
+    only_sizes: bool,
+    on_bytes: Callable[[int], None] = lambda _: None,
+) -> DigestCheck:
+    """Hold sizes, and unless told otherwise digests, against the record; large files first."""
+    findings: list[Finding] = []
+    to_hash: list[tuple[Expected, Stamp]] = []
+    num_reused = 0
+    for file in expected:
+        stamp = stamp_of(folder / file.path)
+        if isinstance(stamp, str):
+            findings.append(_finding(file, Level.SIZES, stamp))
+        elif file.size_bytes is not None and stamp.size_bytes != file.size_bytes:
+            text = f"has {stamp.size_bytes:,} bytes instead of {file.size_bytes:,}"
+            findings.append(_finding(file, Level.SIZES, text))
+        elif file.digest is None or only_sizes:
+            continue
+        elif proven.knows(file.path, stamp, file.digest):
+            num_reused += 1
+        else:
+            to_hash.append((file, stamp))
+    to_hash.sort(key=lambda pair: -pair[1].size_bytes)
+    findings += _hash_all(folder, to_hash, proven=proven, num_jobs=num_jobs, on_bytes=on_bytes)
+    return DigestCheck(
+        num_files=len(expected),
+        num_hashed=len(to_hash),
+        num_reused=num_reused,
+        hashed_bytes=sum(stamp.size_bytes for _, stamp in to_hash),
+        findings=tuple(sorted(findings, key=lambda f: (f.file, f.problem))),
+    )
+
+
+def _hash_all(
+    folder: Path,
+    files: Sequence[tuple[Expected, Stamp]],
+    *,
+    proven: ProvenFiles,
+    num_jobs: int,
+    on_bytes: Callable[[int], None],
+) -> Iterator[Finding]:
+    """Digest files by threads: hashing leaves Python's lock, so they run side by side."""
+    pool = ThreadPoolExecutor(max_workers=max(1, num_jobs))
+    try:
+        running = {
+            pool.submit(digest_of, folder / file.path, file.digest or "", on_bytes): (file, stamp)
+            for file, stamp in files
+        }
+        for done in as_completed(running):
+            file, stamp = running[done]
+            try:
+                digest = done.result()
+            except OSError as error:
+                yield _finding(file, Level.DIGESTS, f"cannot be read: {error.strerror}")
+                continue
+            if stamp_of(folder / file.path) != stamp:
+                yield _finding(file, Level.DIGESTS, "changed while it was read")
+            elif digest != file.digest:
+                told = f"has the digest {digest[:16]}.. instead of {(file.digest or '')[:16]}.."
+                yield _finding(file, Level.DIGESTS, told, end=stamp.size_bytes)
+            else:
+                proven.add(file.path, stamp, digest)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def digest_of(path: Path, like: str, on_bytes: Callable[[int], None] = lambda _: None) -> str:
+    """The digest of a file: git's blob id where ``like`` has 40 digits, SHA-256 otherwise."""
+    with path.open("rb", buffering=0) as stream:
+        if len(like) == _SHA1_LENGTH:
+            size = os.fstat(stream.fileno()).st_size
+            hasher = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+        else:
+            hasher = hashlib.sha256()
+        buffer = memoryview(bytearray(_PIECE_BYTES))
+        while count := stream.readinto(buffer):
+            hasher.update(buffer[:count])
+            on_bytes(count)
+    return hasher.hexdigest()
+
+
+def extra_files(folder: Path, expected: Sequence[Expected]) -> list[Finding]:
+    """Weight files that the record does not name: a loader that takes every file reads them."""
+    known = {file.path for file in expected}
+    return [
+        Finding(level=Level.SIZES, file=path.name, problem="is not in the record of this folder")
+        for path in sorted(folder.glob("*.safetensors"))
+        if path.name not in known
+    ]
+
+
+def _finding(file: Expected, level: Level, problem: str, *, end: int | None = None) -> Finding:
+    start = None if end is None else 0
+    return Finding(level=level, file=file.path, problem=problem, start=start, end=end)

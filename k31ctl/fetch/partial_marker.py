@@ -1,0 +1,52 @@
+"""The file that says that a folder holds a part of a checkpoint, and which."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from k31ctl.errors import InputError, RefusedError
+
+MARKER_NAME: Final = "k31ctl-partial.json"
+MARKER_SCHEMA: Final = "k31ctl/partial/v1"
+_MAX_BYTES: Final = 1 << 20
+
+
+def read_marker(folder: Path) -> dict[str, Any] | None:
+    """What a folder says it is a part of; None where it is whole.
+
+    Raises InputError for a marker that cannot be read: the folder is then neither.
+    """
+    path = folder / MARKER_NAME
+    if not path.exists():
+        return None
+    try:
+        document: Any = json.loads(read_record(path, most_bytes=_MAX_BYTES))
+        known = document["schema"] == MARKER_SCHEMA
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        known = False
+    if not known:
+        raise InputError(
+            f"{MARKER_NAME} is not readable", where=str(path), remedy="fetch the part again"
+        )
+    return dict(document)
+
+
+def read_record(path: Path, *, most_bytes: int) -> bytes:
+    """The bytes of a small file; raises ValueError for one that is large."""
+    with path.open("rb") as stream:
+        found = stream.read(most_bytes + 1)
+    if len(found) > most_bytes:
+        raise ValueError(most_bytes)
+    return found
+
+
+def require_whole(folder: Path) -> None:
+    """Raise RefusedError where a folder holds only a part of a checkpoint."""
+    marker = read_marker(folder)
+    if marker is not None:
+        raise RefusedError(
+            f"this is a part of a checkpoint: {marker.get('selection', '')}",
+            where=str(folder),
+            remedy="fetch the whole checkpoint, or use what takes a part",
+            rule="partial-checkpoint",
+        )

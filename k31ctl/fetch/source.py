@@ -1,0 +1,175 @@
+"""Where a checkpoint's bytes come from, by range: a folder, or a repository on a hub."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, Protocol
+
+from k31ctl.errors import InputError, K31Error
+from k31ctl.fetch.headers import MAX_HEADER_BYTES, Header, header_of
+from k31ctl.fetch.hub import Hub, HubFile, Snapshot
+from k31ctl.fetch.index import INDEX_NAME, CheckpointFiles, checkpoint_files
+
+SMALL_FILES: Final = ("config.json", INDEX_NAME)
+_MAX_SMALL_BYTES: Final = 512 * 2**20
+_LENGTH_BYTES: Final = 8
+# What a header spends on a tensor beside its name: marks, type, two axes, two offsets of 11 digits.
+_ENTRY_BYTES: Final = 96
+_SPARE_BYTES: Final = 4096
+_FIRST_GUESS_BYTES: Final = 1 << 20
+_NUM_AT_ONCE: Final = 16
+
+
+class Source(Protocol):
+    """A checkpoint that can be read by range."""
+
+    @property
+    def label(self) -> str:
+        """What the user calls it."""
+
+    @property
+    def commit(self) -> str:
+        """The commit that the bytes are of; empty where it is not known."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """Every file and its length in bytes."""
+
+    def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
+        """Yield bytes ``start`` up to ``end`` of a file, in pieces."""
+
+
+class CopySource:
+    """A folder on this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.label, self.commit = str(folder), ""
+
+    def sizes(self) -> Mapping[str, int]:
+        """Every file and its length in bytes."""
+        return {p.name: p.stat().st_size for p in sorted(self._folder.iterdir()) if p.is_file()}
+
+    def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
+        """Yield bytes ``start`` up to ``end`` of a file, in pieces."""
+        with (self._folder / file).open("rb", buffering=0) as stream:
+            stream.seek(start)
+            while start < end:
+                piece = stream.read(min(_FIRST_GUESS_BYTES, end - start))
+                if not piece:
+                    raise _too_short(f"{self.label}, {file}")
+                start += len(piece)
+                yield piece
+
+
+class HubSource:
+    """A repository on a hub, at one commit."""
+
+    def __init__(self, hub: Hub, snapshot: Snapshot) -> None:
+        self._hub, self._snapshot = hub, snapshot
+        self._files: dict[str, HubFile] = {file.path: file for file in snapshot.files}
+        self.label, self.commit = f"hub:{snapshot.repo}", snapshot.commit
+
+    def sizes(self) -> Mapping[str, int]:
+        """Every file and its length in bytes."""
+        return {file.path: file.size_bytes for file in self._snapshot.files}
+
+    def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
+        """Yield bytes ``start`` up to ``end`` of a file, in pieces."""
+        return self._hub.chunks(self._snapshot, self._files[file], start, end)
+
+
+def read(source: Source, file: str, start: int, end: int) -> bytes:
+    """Bytes ``start`` up to ``end`` of a file."""
+    return b"".join(source.chunks(file, start, end))
+
+
+def copy_small_files(source: Source, folder: Path) -> CheckpointFiles:
+    """Put the configuration and the index into a folder; returns which weight files there are.
+
+    Weight files without an index are stood for by empty ones, so that the folder can be listed.
+    Raises InputError where there is no weight file.
+    """
+    sizes = source.sizes()
+    for name in SMALL_FILES:
+        if name not in sizes:
+            continue
+        if sizes[name] > _MAX_SMALL_BYTES:
+            raise InputError(
+                f"{name} has {sizes[name]:,} bytes",
+                where=source.label,
+                remedy="name a repository that holds a checkpoint",
+            )
+        (folder / name).write_bytes(read(source, name, 0, sizes[name]))
+    for name in sizes:
+        if name.endswith(".safetensors") and "/" not in name:
+            (folder / name).touch()
+    return checkpoint_files(folder)
+
+
+def source_headers(source: Source, found: CheckpointFiles) -> Iterator[Header]:
+    """Yield the header of each file in order, several asked for at once.
+
+    How long a header is stands in its first 8 bytes. The index tells nearly as well, by the names
+    that it puts into the file: so one request brings the length and the header.
+    """
+    sizes = source.sizes()
+    guesses = _guesses(found)
+    pool = ThreadPoolExecutor(max_workers=_NUM_AT_ONCE)
+    try:
+        waiting = [
+            pool.submit(_header, source, file, sizes.get(file), guesses.get(file))
+            for file in found.files
+        ]
+        for i, future in enumerate(waiting):
+            yield future.result()
+            waiting[i] = None  # type: ignore[call-overload]  # half a million tensors need not stay
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _guesses(found: CheckpointFiles) -> dict[str, int]:
+    guesses: dict[str, int] = {}
+    for name, file in (found.weight_map or {}).items():
+        guesses[file] = guesses.get(file, _SPARE_BYTES) + len(name) + _ENTRY_BYTES
+    return guesses
+
+
+def _header(source: Source, file: str, size: int | None, guess: int | None) -> Header:
+    if size is None:
+        return _bad(file, "is not in the repository")
+    try:
+        first = read(source, file, 0, min(size, guess or _FIRST_GUESS_BYTES))
+        num_bytes = int.from_bytes(first[:_LENGTH_BYTES], "little")
+        end = _LENGTH_BYTES + num_bytes
+        if size < _LENGTH_BYTES or end > size:
+            return _bad(file, f"is too short for its header: {size:,} bytes in all")
+        if num_bytes > MAX_HEADER_BYTES:
+            return _bad(
+                file, f"has a header of {num_bytes:,} bytes, more than {MAX_HEADER_BYTES:,}"
+            )
+        if end > len(first):
+            first += read(source, file, len(first), end)
+    except OSError as error:
+        return _bad(file, f"cannot be read: {error.strerror}")
+    return header_of(file, first[_LENGTH_BYTES:end], file_bytes=size)
+
+
+def _bad(file: str, problem: str) -> Header:
+    return Header(file=file, header_bytes=0, tensors=(), problems=(problem,))
+
+
+def require_sound(headers: Sequence[Header]) -> None:
+    """Raise InputError for the first file that is not what the format says."""
+    for header in headers:
+        if header.problems:
+            raise InputError(
+                f"the file {header.problems[0]}",
+                where=header.file,
+                remedy="name a sound checkpoint; k31ctl inspect shows every fault",
+            )
+
+
+def _too_short(where: str) -> K31Error:
+    return InputError(
+        "the file ends early", where=where, remedy="k31ctl verify shows what is wrong"
+    )

@@ -1,0 +1,146 @@
+"""Values that no checkpoint should hold, each written into a real file at a known byte."""
+
+import math
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from k31ctl.fetch.deep import check_file, check_values
+from k31ctl.fetch.value_scan import special_values, weak_groups
+from tests.fetch.tiny_checkpoint import SHARDS, place_of, write_tiny
+
+
+@pytest.fixture
+def weight_map(tmp_path: Path) -> dict[str, str]:
+    return write_tiny(tmp_path)
+
+
+def put(folder: Path, weight_map: dict[str, str], ending: str, at: int, what: bytes) -> int:
+    """Overwrite bytes of the first tensor of that ending; returns where in the file."""
+    name = next(n for n in weight_map if n.endswith(ending))
+    path = folder / weight_map[name]
+    start, _ = place_of(path, name)
+    content = bytearray(path.read_bytes())
+    content[start + at : start + at + len(what)] = what
+    path.write_bytes(content)
+    return start + at
+
+
+def told(folder: Path) -> list[tuple[str, int | None, int | None, str, str]]:
+    found = check_values(folder, SHARDS, num_jobs=1).findings
+    return [
+        (f.tensor.rpartition("layers.")[2] if f.tensor else "", f.start, f.end, f.problem,
+         f.severity.value)
+        for f in found
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [b"\x80\x7f", b"\x80\xff", b"\xc0\x7f", b"\x81\xff"])
+def test_a_bf16_infinity_or_nan_is_named_with_its_bytes(
+    tmp_path: Path, weight_map: dict[str, str], value: bytes
+) -> None:
+    at = put(tmp_path, weight_map, "q_proj.weight", 10, value)
+    ((name, start, end, problem, severity),) = told(tmp_path)
+    assert (name, start, end) == ("0.self_attn.q_proj.weight", at, at + 2)
+    assert (problem, severity) == ("is NaN or infinite", "error")
+
+
+def test_the_largest_bf16_number_is_sound(tmp_path: Path, weight_map: dict[str, str]) -> None:
+    put(tmp_path, weight_map, "q_proj.weight", 10, b"\x7f\x7f")
+    assert told(tmp_path) == []
+
+
+def test_a_scale_of_255_is_nan(tmp_path: Path, weight_map: dict[str, str]) -> None:
+    at = put(tmp_path, weight_map, "w1.weight_scale", 5, b"\xff")
+    ((_, start, end, problem, _),) = told(tmp_path)
+    assert (start, end, problem) == (at, at + 1, "scale byte 255 is NaN")
+
+
+def test_a_scale_far_above_the_others_is_named(tmp_path: Path, weight_map: dict[str, str]) -> None:
+    at = put(tmp_path, weight_map, "w1.weight_scale", 5, bytes([120 ^ 128]))
+    ((_, start, end, problem, severity),) = told(tmp_path)
+    assert (start, end, severity) == (at, at + 1, "error")
+    assert problem.startswith("scale byte 248 is 2^12")
+
+
+def test_a_single_weak_group_is_a_warning(tmp_path: Path, weight_map: dict[str, str]) -> None:
+    at = put(tmp_path, weight_map, "w1.weight_packed", 32, b"\x44" * 16)
+    assert [row[1:] for row in told(tmp_path)] == [
+        (at, at + 16, "1 groups have no value above 2", "warning")
+    ]
+
+
+def test_a_sector_of_zeros_among_packed_values_is_an_error(
+    tmp_path: Path, weight_map: dict[str, str]
+) -> None:
+    at = put(tmp_path, weight_map, "w1.weight_packed", 512, bytes(512))
+    assert [row[1:] for row in told(tmp_path)] == [
+        (at, at + 512, "32 groups are all zeros under a scale", "error")
+    ]
+
+
+def test_zeros_under_a_scale_of_zero_are_how_zeros_are_written(
+    tmp_path: Path, weight_map: dict[str, str]
+) -> None:
+    put(tmp_path, weight_map, "w1.weight_packed", 512, bytes(512))
+    put(tmp_path, weight_map, "w1.weight_scale", 32, bytes(32))
+    assert told(tmp_path) == []
+
+
+def test_a_matrix_of_zeros_is_an_error_and_a_vector_a_warning(
+    tmp_path: Path, weight_map: dict[str, str]
+) -> None:
+    put(tmp_path, weight_map, "k_proj.weight", 0, bytes(32 * 64 * 2))
+    put(tmp_path, weight_map, "dt_bias", 0, bytes(32 * 4))
+    found = {name: severity for name, _, _, _, severity in told(tmp_path)}
+    assert found == {"0.self_attn.k_proj.weight": "error", "0.self_attn.dt_bias": "warning"}
+
+
+def test_many_faults_in_a_tensor_are_counted_and_not_listed(
+    tmp_path: Path, weight_map: dict[str, str]
+) -> None:
+    put(tmp_path, weight_map, "q_proj.weight", 0, b"\x80\x7f" * 1000)
+    found = told(tmp_path)
+    assert len(found) == 21
+    assert found[-1][3] == "has 1,000 NaNs or infinities in all"
+
+
+def test_several_processes_find_what_one_finds(tmp_path: Path, weight_map: dict[str, str]) -> None:
+    put(tmp_path, weight_map, "q_proj.weight", 10, b"\x80\x7f")
+    assert check_values(tmp_path, SHARDS, num_jobs=2) == check_values(tmp_path, SHARDS, num_jobs=1)
+
+
+def test_a_broken_file_is_left_to_the_structure(tmp_path: Path) -> None:
+    (tmp_path / "m.safetensors").write_bytes(b"x")
+    assert check_file(tmp_path, "m.safetensors").findings == ()
+
+
+@given(st.binary(max_size=64).map(lambda b: b[: len(b) // 4 * 4]))
+def test_special_f32_values_are_those_that_are_not_finite(block: bytes) -> None:
+    numbers = struct.unpack(f"<{len(block) // 4}f", block)
+    expected = [4 * i for i, number in enumerate(numbers) if not math.isfinite(number)]
+    assert list(special_values("F32", block)) == expected
+
+
+@given(st.binary(max_size=64).map(lambda b: b[: len(b) // 2 * 2]))
+def test_special_f16_values_are_those_that_are_not_finite(block: bytes) -> None:
+    numbers = struct.unpack(f"<{len(block) // 2}e", block)
+    expected = [2 * i for i, number in enumerate(numbers) if not math.isfinite(number)]
+    assert list(special_values("F16", block)) == expected
+
+
+E2M1 = (0, 0.5, 1, 1.5, 2, 3, 4, 6)
+
+
+@given(st.lists(st.sampled_from([0x00, 0x44, 0x4C, 0x08, 0x52, 0x1F]), max_size=96))
+def test_weak_groups_are_those_whose_largest_value_is_below_3(codes: list[int]) -> None:
+    block = bytes(codes[: len(codes) // 16 * 16])
+    expected = [
+        start
+        for start in range(0, len(block), 16)
+        if max(max(E2M1[b & 7], E2M1[b >> 4 & 7]) for b in block[start : start + 16]) < 3
+    ]
+    assert list(weak_groups(block)) == expected

@@ -166,9 +166,14 @@ def _engine(store: Store, name: str, flags: FoundFlags) -> Engine | None:
 def _draft(store: Store, name: str) -> Draft | None:
     if not name:
         return None
-    drafts = (load_draft(store, profile_id) for profile_id in store.ids(Kind.DRAFTS))
-    wanted = name.rpartition("/")[2].casefold()
-    return next((d for d in drafts if d.name.rpartition("/")[2].casefold() == wanted), None)
+    drafts = [load_draft(store, profile_id) for profile_id in store.ids(Kind.DRAFTS)]
+    wanted, last = name.casefold(), name.rpartition("/")[2].casefold()
+    exact = [d for d in drafts if d.name.casefold() == wanted]
+    alike = [d for d in drafts if d.name.rpartition("/")[2].casefold() == last]
+    is_repository = name.count("/") == 1 and not name.startswith(("/", "."))
+    if exact or is_repository:
+        return exact[0] if exact else None
+    return alike[0] if len(alike) == 1 else None
 
 
 def _is_open(launch: Launch, found: FoundLaunch) -> bool:

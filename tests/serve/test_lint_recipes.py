@@ -1,6 +1,7 @@
 """The published recipes on their hardware: clean but for the drift that is written down."""
 
 import shlex
+from dataclasses import replace
 
 import pytest
 
@@ -38,17 +39,13 @@ def worse_than_notes(recipe: Recipe, hardware: str) -> list[Finding]:
     if recipe.role is Role.OVERLAY:
         base = WHOLE[recipe.engine]
         flags = {**base.flags, **recipe.flags}
-        whole = Recipe(**{**fields_of(base), "flags": flags})
+        whole = replace(base, flags=flags)
         words, environment, gpus = whole.words, {**base.environment, **environment}, 8
     on = NODES[hardware]
     asked = context(
         shlex.join(words), on=on, nodes=max(1, gpus // int(on[0])), environment=environment
     )
     return [found for found in check(asked) if found.severity is not Severity.INFO]
-
-
-def fields_of(recipe: Recipe) -> dict[str, object]:
-    return {name: getattr(recipe, name) for name in recipe.__dataclass_fields__}
 
 
 def drift_of(recipe: Recipe) -> list[str]:

@@ -1,6 +1,5 @@
 """``k31ctl lint``: what is wrong with a launch that people already have."""
 
-import sys
 from enum import StrEnum
 from typing import Annotated
 
@@ -117,7 +116,7 @@ def lint(
         nodes=nodes or 0,
         model=model,
     )
-    found = lint_files(store, files or (), asked, is_command="--" in sys.argv)
+    found = lint_files(store, files or (), asked)
     show_lint(
         found,
         asked=asked,

@@ -120,6 +120,7 @@ def _context(
         installs=found.installs,
         gpu_hint=found.gpu_hint,
         open_ended=_is_open(launch, found),
+        open_environment=found.open_environment,
     )
     whole = replace(draft_of_all, draft=_draft(store, draft_of_all.draft_name))
     whole = replace(whole, nodes=_nodes(whole, found, asked))

@@ -127,6 +127,14 @@ CASES: Final[dict[str, tuple[Case, Case]]] = {
         case(V + " --gpu-memory-utilization 0.8 --kv-cache-dtype bfloat16", on="8x-b300"),
         case(V + " --gpu-memory-utilization 0.8 --max-model-len 8192", on="8x-b300"),
     ),
+    "memory-tight": (
+        case(
+            V.replace("-tp 8", "-tp 16") + " --gpu-memory-utilization 0.97 --max-model-len 32768",
+            on="8x-h200",
+            nodes=2,
+        ),
+        case(V + " --max-model-len 32768", on="8x-b300"),
+    ),
     # vLLM
     "vllm-mega-moe": (
         case(V + " --moe-backend deep_gemm_mega_moe"),

@@ -139,6 +139,20 @@ def _longest_too_long(context: LaunchContext) -> Iterable[Hit]:
     )
 
 
+def _tight(context: LaunchContext) -> Iterable[Hit]:
+    found = _fit_of_sizes(context)
+    if found is None or found.built is None or not found.loads or context.name != "vllm":
+        return NOTHING
+    if not found.holds_longest or found.built.pool.max_requests(found.max_model_len) >= 1:
+        return NOTHING
+    return hit(
+        context,
+        f"the planner, which assumes some of the buffers, finds no room for one request of "
+        f"{found.max_model_len:,} tokens",
+        "--max-model-len",
+    )
+
+
 def _fit_of_sizes(context: LaunchContext) -> Fit | None:
     """What the planner says, where the GPUs are as many as the layout takes."""
     node = context.node
@@ -232,5 +246,15 @@ SIZE_RULES: Final = (
         check=_longest_too_long,
         engines=("vllm",),
         failures=(1,),
+    ),
+    Rule(
+        id="memory-tight",
+        absence=True,
+        severity=INFO,
+        about="one request of --max-model-len may not fit, if buffers are what the planner assumes",
+        remedy="compare with k31ctl plan, and lower --max-model-len if the start fails",
+        source=_PLANNER,
+        check=_tight,
+        engines=("vllm",),
     ),
 )

@@ -31,8 +31,8 @@ _BLOCKS: Final = {
     "cutlass_mla": (128,),
     "flashmla": (64,),
 }
-_LOCAL_LIMIT: Final = 1 << 20
 _MANY_TOKENS: Final = 8192
+_LARGE_GPU_GIB: Final = 160
 _LONG_CONTEXT: Final = 1_000_000
 
 
@@ -249,15 +249,16 @@ def _outside_pool(context: LaunchContext) -> Iterable[Hit]:
 
 
 def _long_chunks(context: LaunchContext) -> Iterable[Hit]:
-    model = context.model
-    if model is None or context.gpu_gib > 160:  # noqa: PLR2004
+    model, node = context.model, context.node
+    if model is None or node is None:
         return NOTHING
+    most = _MANY_TOKENS if context.gpu_gib <= _LARGE_GPU_GIB else 2 * _MANY_TOKENS
     length = context.number("--max-model-len", 0) or model.max_position_embeddings
     chunk = context.number("--max-num-batched-tokens", 0)
-    if not context.node or length < _LONG_CONTEXT or chunk <= _MANY_TOKENS:
+    if length < _LONG_CONTEXT or chunk <= most:
         return NOTHING
     message = f"chunks of {chunk:g} tokens ran out of memory in prompts of a million tokens"
-    return hit(context, message, "--max-num-batched-tokens")
+    return hit(context, message, "--max-num-batched-tokens", remedy=f"write {most}, or less, there")
 
 
 def _runai(context: LaunchContext) -> Iterable[Hit]:

@@ -62,6 +62,15 @@ LintModelOpt = Annotated[
         rich_help_panel="Deployment",
     ),
 ]
+ReadbackOpt = Annotated[
+    str,
+    typer.Option(
+        "--readback",
+        metavar="URL",
+        help="Ask a running server whether it is this launch.",
+        rich_help_panel="Deployment",
+    ),
+]
 FixOpt = Annotated[
     bool,
     typer.Option(
@@ -83,6 +92,7 @@ def lint(
     engine: LintEngineOpt = "",
     nodes: LintNodesOpt = None,
     model: LintModelOpt = "",
+    readback: ReadbackOpt = "",
     fix: FixOpt = False,
     output: FormatOpt = Format.TEXT,
     as_json: JsonOpt = False,
@@ -115,6 +125,7 @@ def lint(
         node=node_named(store, on) if on else None,
         nodes=nodes or 0,
         model=model,
+        readback=readback,
     )
     found = lint_files(store, files or (), asked)
     show_lint(

@@ -18,7 +18,9 @@ from k31ctl.core.launch_form import Call, find_call
 from k31ctl.core.model import Model
 from k31ctl.core.read_launch import read_launch
 from k31ctl.core.rules import Finding, LaunchContext, Severity, check
+from k31ctl.core.rules.readback import readback_findings
 from k31ctl.serve.read.found import FoundLaunch
+from k31ctl.serve.readback import running_server
 from k31ctl.serve.recognise import engine_version, model_id
 from k31ctl.values import frozen
 
@@ -43,6 +45,7 @@ class Asked:
     node: Node | None = None
     nodes: int = 0
     model: str = ""
+    readback: str = ""
 
 
 @frozen
@@ -65,7 +68,10 @@ def lint(store: Store, found: FoundLaunch, asked: Asked, *, name: str) -> Linted
     launch = read_launch(found.texts, call, flags.catalog, environment=environment)
     launch = _without_unknown(launch, found)
     context = _context(store, found, launch, flags, asked, notes)
-    findings = tuple(_placed(each, found, call, name) for each in check(context))
+    told = check(context)
+    if asked.readback:
+        told = (*told, *readback_findings(context, running_server(call.engine, asked.readback)))
+    findings = tuple(_placed(each, found, call, name) for each in told)
     return Linted(found=found, context=context, findings=findings, notes=tuple(notes))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from k31ctl.core.rules.context import BLACKWELL, K3, FileKind, LaunchContext
+from k31ctl.core.rules.context import BLACKWELL, K3, LaunchContext
 from k31ctl.core.rules.finding import Change, Severity
 from k31ctl.core.rules.read_rules import merged_object
 from k31ctl.core.rules.rule import NOTHING, Hit, Rule, hit
@@ -198,13 +198,6 @@ def _breakable_graphs(context: LaunchContext) -> Iterable[Hit]:
         return NOTHING
     if context.value("--enforce-eager"):
         return NOTHING
-    if context.variable(name) == "" and context.kind is FileKind.COMMAND:
-        return hit(
-            context,
-            f"breakable graphs fault on {context.gpu} unless {name}=0 is set",
-            variable=name,
-            severity=Severity.INFO,
-        )
     return hit(
         context,
         f"breakable graphs fault on {context.gpu}",
@@ -404,6 +397,7 @@ VLLM_CACHE_RULES: Final = (
     ),
     Rule(
         id="vllm-breakable-graphs",
+        unset=True,
         severity=Severity.ERROR,
         about="breakable graphs are on with ROCm",
         remedy="set VLLM_USE_BREAKABLE_CUDAGRAPH=0",
@@ -465,6 +459,7 @@ VLLM_CACHE_RULES: Final = (
     ),
     Rule(
         id="runai-without-limit",
+        unset=True,
         absence=True,
         severity=Severity.WARNING,
         about="the Run:ai streamer has no memory limit",

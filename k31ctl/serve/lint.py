@@ -87,6 +87,8 @@ def _flags(
     """The flags to go by: those of the version asked for, else of the one that the file names."""
     name, _, version = asked.engine.partition("@")
     if name and name != call.engine:
+        find_flags(store, asked.engine)  # raises where there is no such engine
+        notes.append(f"this starts {call.engine}, so --engine {name} says nothing about it")
         version = ""
     version = version or engine_version(call.engine, found.images, found.installs)
     flags = find_flags(store, f"{call.engine}@{version}" if version else call.engine)

@@ -12,6 +12,7 @@ from k31ctl.units import show_bytes
 
 _TP: Final = ("--tensor-parallel-size", "--tp-size", "--attn-tp-size")
 _SIZES: Final = (*_TP, "--pipeline-parallel-size", "--pp-size", "--data-parallel-size", "--dp-size")
+_FRACTIONS: Final = ("--gpu-memory-utilization", "--mem-fraction-static")
 _OWN_RULES: Final = (
     "layout-heads",
     "layout-world",
@@ -83,6 +84,17 @@ def _idle_gpus(context: LaunchContext) -> Iterable[Hit]:
     if context.nodes == 1 and context.kind.value == "Kubernetes manifest":
         return NOTHING
     return hit(context, f"the layout uses {context.ranks} of {there} GPUs", *_SIZES)
+
+
+def _out_of_range(context: LaunchContext) -> Iterable[Hit]:
+    for flag in _SIZES:
+        if context.has(flag) and context.number(flag, 1) < 1:
+            return hit(context, f"{flag} {context.value(flag)} is below 1", flag)
+    for flag in _FRACTIONS:
+        if context.has(flag) and not 0 < context.number(flag, 1) <= 1:
+            message = f"{flag} {context.value(flag)} is not a fraction between 0 and 1"
+            return hit(context, message, flag, remedy=f"write {flag} 0.9")
+    return NOTHING
 
 
 def _stage_too_small(context: LaunchContext) -> Iterable[Hit]:
@@ -158,6 +170,8 @@ def _fit_of_sizes(context: LaunchContext) -> Fit | None:
     node = context.node
     if node is None or not context.nodes or not context.launch.accepted:
         return None
+    if any(_out_of_range(context)):
+        return None
     if context.ranks > context.nodes * node.num_gpus:
         return None
     return fit(context)
@@ -166,6 +180,14 @@ def _fit_of_sizes(context: LaunchContext) -> Fit | None:
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 _PLANNER: Final = "k31ctl plan, docs/model.md"
 SIZE_RULES: Final = (
+    Rule(
+        id="number-out-of-range",
+        severity=ERROR,
+        about="a size is below 1, or a share of the memory not between 0 and 1",
+        remedy="write a number in range",
+        source="vLLM 0.33.0 config/parallel.py and config/cache.py; SGLang 0.5.23 server_args.py",
+        check=_out_of_range,
+    ),
     Rule(
         id="layout-heads",
         severity=ERROR,

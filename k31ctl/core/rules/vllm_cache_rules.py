@@ -33,6 +33,7 @@ _BLOCKS: Final = {
 }
 _MANY_TOKENS: Final = 8192
 _LARGE_GPU_GIB: Final = 160
+_MOST_FRACTION: Final = 0.975
 _LONG_CONTEXT: Final = 1_000_000
 
 
@@ -222,7 +223,9 @@ def _day0_prefix(context: LaunchContext) -> Iterable[Hit]:
 
 def _graphs_memory(context: LaunchContext) -> Iterable[Hit]:
     fraction = context.number("--gpu-memory-utilization", 0)
-    if not context.is_k3 or fraction <= 0.975 or context.value("--enforce-eager"):  # noqa: PLR2004
+    if not context.is_k3 or not _MOST_FRACTION < fraction <= 1:
+        return NOTHING
+    if context.value("--enforce-eager"):
         return NOTHING
     message = f"{fraction:g} of the memory leaves nothing for graphs and workspaces outside"
     return hit(context, message, "--gpu-memory-utilization")

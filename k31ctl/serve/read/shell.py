@@ -15,6 +15,9 @@ from k31ctl.values import frozen
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+_TALKERS: Final = frozenset(
+    {"echo", "printf", "grep", "pgrep", "pkill", "killall", "ps", "which", "logger", "sed", "awk"}
+)
 _MOST_DEPTH: Final = 200
 _MOST_CALLS: Final = 6
 _MOST_NODES: Final = 400_000
@@ -266,6 +269,8 @@ class _Reader:
 
     def _with_inner(self, command: Command) -> Iterator[Command]:
         """The command, or where it only carries a script in one of its words, the script's."""
+        if command.words[0].text.rpartition("/")[2] in _TALKERS:
+            return
         inner: list[Command] = []
         for word in command.words[1:]:
             if self.depth < _MOST_CALLS and _is_script(word.text):

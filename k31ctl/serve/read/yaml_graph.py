@@ -112,9 +112,9 @@ def documents(source: Source) -> tuple[Value, ...]:
         first = str(getattr(error, "problem", None) or error).splitlines()[0]
         mark = getattr(error, "problem_mark", None)
         where = f"{source.name}:{mark.line + 1}" if mark else source.name
-        raise InputError(
-            f"not readable as YAML: {first}", where=where, remedy="mend the file's syntax"
-        ) from None
+        template = "{{" in source.text
+        remedy = "render the template first: helm template" if template else "mend the syntax"
+        raise InputError(f"not readable as YAML: {first}", where=where, remedy=remedy) from None
     return tuple(Value(node=node, source=source) for node in nodes)
 
 

@@ -273,7 +273,7 @@ class _Reader:
             return
         inner: list[Command] = []
         for word in command.words[1:]:
-            if self.depth < _MOST_CALLS and _is_script(word.text):
+            if self.depth < _MOST_CALLS and is_script(word.text):
                 nested = shell_commands(
                     word.text, environment=command.environment, depth=self.depth + 1
                 )
@@ -457,7 +457,7 @@ def _is_array(text: str) -> bool:
     return text.strip('"').endswith(("[@]}", "[*]}"))
 
 
-def _is_script(text: str) -> bool:
+def is_script(text: str) -> bool:
     """Whether a word is a script of its own: several words, one of which may start an engine."""
     return (" " in text.strip() or "\n" in text) and may_start(text) and not text.startswith("{")
 

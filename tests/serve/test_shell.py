@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k31ctl.serve.read.shell import TooDeepError, shell_commands
+from k31ctl.serve.read.shell import shell_commands
+from k31ctl.serve.read.shell_text import TooDeepError
 
 STUB = "vllm() { printf '%s\\0' \"$@\"; printf '\\n\\0'; }\n"
 SCRIPTS = [

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from k31ctl.serve.read.docker import with_entrypoint
 from k31ctl.serve.read.found import Assigned, SourceWord, relocated
-from k31ctl.serve.read.shell import Command, is_script, shell_commands
+from k31ctl.serve.read.shell import shell_commands
+from k31ctl.serve.read.shell_text import Command, is_script
 from k31ctl.serve.read.yaml_graph import Value
 
 

@@ -8,7 +8,8 @@ from k31ctl.core.rules import Container, FileKind
 from k31ctl.serve.read.carried import container_commands
 from k31ctl.serve.read.docker import size_bytes
 from k31ctl.serve.read.found import Assigned, FoundLaunch, SourceWord, relocated
-from k31ctl.serve.read.shell import may_start, shell_commands
+from k31ctl.serve.read.shell import shell_commands
+from k31ctl.serve.read.shell_text import may_start
 from k31ctl.serve.read.yaml_graph import Value, mappings
 
 _GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu")

@@ -1,6 +1,7 @@
 """What a download tells while it runs."""
 
 from k31ctl.errors import K31Error
+from k31ctl.fetch.part_plan import PartPlan
 from k31ctl.fetch.planning import FetchPlan
 from k31ctl.values import frozen
 
@@ -16,7 +17,7 @@ class Waiting:
 class Planned:
     """What will be done."""
 
-    plan: FetchPlan
+    plan: FetchPlan | PartPlan
 
 
 @frozen

@@ -1,28 +1,22 @@
 """A download from the first look to the record beside the weights, as a stream of events."""
 
-import queue
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
 
 from k31ctl.errors import RefusedError
-from k31ctl.fetch.events import Event, Finished, Planned, Progress, Waiting
+from k31ctl.fetch.events import Event, Finished, Planned, Waiting
 from k31ctl.fetch.hub import Hub, HubFile, Snapshot
 from k31ctl.fetch.journal import Journal
 from k31ctl.fetch.lock import locked
 from k31ctl.fetch.manifest import manifest_of, write_manifest
+from k31ctl.fetch.pace import PROBE_BYTES, events_of, measured_rate
 from k31ctl.fetch.planning import FetchPlan, chosen_files, file_plan
 from k31ctl.fetch.space import require_room, space_for
 from k31ctl.fetch.throttle import Throttle
 from k31ctl.fetch.workers import Workers
 from k31ctl.values import frozen
-
-_TICK_S: Final = 0.25
-_RATE_WINDOW_S: Final = 10.0
-_PROBE_BYTES: Final = 4 * 1024 * 1024
-_PROBE_S: Final = 0.25
 
 
 @frozen
@@ -75,7 +69,7 @@ def run(
         journal.drop_strangers(snapshot.files)
         yield Planned(plan=plan)
         workers = Workers(hub, snapshot, plan, journal, throttle, sync=request.sync)
-        yield from _events(workers, plan, request.connections)
+        yield from events_of(workers, bytes_total=plan.bytes_total, connections=request.connections)
         yield _finished(workers, plan, journal, request, start=start, now=now)
 
 
@@ -92,7 +86,7 @@ def _plan(
     if rate is None and journal.rate_bytes_per_s:
         rate, source = journal.rate_bytes_per_s, "as last time"
     if rate is None and to_get and not write:
-        rate, source = _measured_rate(hub, snapshot, files), "measured just now"
+        rate, source = measured_rate(hub, snapshot, files), "measured just now"
     return FetchPlan(
         snapshot=snapshot,
         revision=request.revision,
@@ -101,54 +95,6 @@ def _plan(
         space=space,
         rate_bytes_per_s=rate,
         rate_source=source if rate else "",
-    )
-
-
-def _measured_rate(hub: Hub, snapshot: Snapshot, files: tuple[HubFile, ...]) -> float | None:
-    """Read the begin of the largest file for a moment, on one connection, in bytes per second."""
-    largest = max(files, key=lambda file: file.size_bytes)
-    num_bytes = min(largest.size_bytes, _PROBE_BYTES)
-    taken, start = 0, time.monotonic()
-    for piece in hub.chunks(snapshot, largest, 0, num_bytes):
-        taken += len(piece)
-        if time.monotonic() - start > _PROBE_S:
-            break
-    return taken / max(time.monotonic() - start, 1e-6) if taken else None
-
-
-def _events(workers: Workers, plan: FetchPlan, connections: int) -> Iterator[Event]:
-    """Yield what the workers tell, and the progress a few times a second."""
-    workers.start(connections)
-    marks = [(time.monotonic(), 0)]
-    try:
-        while True:
-            running = workers.is_running()
-            try:
-                yield workers.events.get(timeout=_TICK_S if running else 0)
-                if time.monotonic() - marks[-1][0] < _TICK_S:
-                    continue
-            except queue.Empty:
-                if not running:
-                    return
-            marks.append((time.monotonic(), workers.bytes_downloaded))
-            while marks[-1][0] - marks[0][0] > _RATE_WINDOW_S:
-                marks.pop(0)
-            yield _progress(workers, plan, marks)
-    finally:
-        workers.stop()
-
-
-def _progress(workers: Workers, plan: FetchPlan, marks: list[tuple[float, int]]) -> Progress:
-    seconds = marks[-1][0] - marks[0][0]
-    rate = (marks[-1][1] - marks[0][1]) / seconds if seconds else 0.0
-    done, in_flight = workers.bytes_done(), workers.in_flight()
-    return Progress(
-        bytes_done=done,
-        bytes_downloaded=workers.bytes_downloaded,
-        bytes_total=plan.bytes_total,
-        rate_bytes_per_s=rate,
-        eta_s=(plan.bytes_total - done) / rate if rate else None,
-        path_bytes=in_flight,
     )
 
 
@@ -164,7 +110,7 @@ def _finished(
     """Write the record where all is proven, and sum up."""
     verified = workers.verified()
     seconds = time.monotonic() - start
-    if workers.bytes_downloaded > _PROBE_BYTES:
+    if workers.bytes_downloaded > PROBE_BYTES:
         journal.note_rate(workers.bytes_downloaded / max(seconds, 1e-6))
     if len(verified) == len(plan.files):
         journal.finish()

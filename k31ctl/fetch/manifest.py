@@ -70,7 +70,7 @@ def manifest_of(
         version=__version__,
         licence=snapshot.licence,
         gated=snapshot.gated,
-        licence_files=tuple(file.path for file in files if _is_licence(file.path)),
+        licence_files=tuple(file.path for file in files if is_licence(file.path)),
         accepted_by=accepted_by,
         files=tuple(files),
         is_complete=len(files) == len(snapshot.files),
@@ -113,5 +113,6 @@ def _manifest(raw: Mapping[str, Any]) -> Manifest:
     return Manifest(**(given | {"files": files, "licence_files": tuple(raw["licence_files"])}))
 
 
-def _is_licence(path: str) -> bool:
+def is_licence(path: str) -> bool:
+    """Whether a file is called as files with terms are."""
     return path.rpartition("/")[2].lower().split(".")[0] in _LICENCE_NAMES

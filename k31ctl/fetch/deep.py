@@ -1,7 +1,7 @@
 """Values of a checkpoint's tensors, read in blocks of bounded size by several processes."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, Final
 from k31ctl.core.difference import FoundTensor
 from k31ctl.fetch.findings import Finding, Level, Severity
 from k31ctl.fetch.headers import Header, read_headers
+from k31ctl.fetch.proven import ProvenFiles, Stamp, stamp_of
 from k31ctl.fetch.value_scan import (
     GROUP_BYTES,
     SECTOR_BYTES,
@@ -19,6 +20,7 @@ from k31ctl.fetch.value_scan import (
     special_values,
     weak_groups,
 )
+from k31ctl.fetch.watch import Watch
 from k31ctl.values import frozen
 
 BLOCK_BYTES: Final = 4 * 2**20  # a multiple of every element and of every group
@@ -26,6 +28,7 @@ MOST_FINDINGS: Final = 20  # of one kind in one tensor; the last one says how ma
 _PACKED: Final = ".weight_packed"
 _SCALE: Final = ".weight_scale"
 _ZERO_SCALES: Final = (0,)
+_Told = tuple[int, int, list[dict[str, Any]]]
 
 
 @frozen
@@ -34,43 +37,76 @@ class Values:
 
     num_tensors: int
     num_bytes: int
+    num_reused: int
     findings: tuple[Finding, ...]
 
 
-def check_values(folder: Path, files: Sequence[str], *, num_jobs: int) -> Values:
-    """Read every value of the files; a file whose header is broken is left to the structure."""
-    if num_jobs <= 1 or len(files) <= 1:
-        parts = [check_file(folder, file) for file in files]
-    else:
-        # Threads would take turns: translating bytes holds Python's lock. A fresh process each
-        # has no copy of our threads.
-        workers = min(num_jobs, len(files))
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            told = list(pool.map(_told, [folder] * len(files), files))
-        parts = [
-            Values(num_tensors=n, num_bytes=size, findings=tuple(Finding(**f) for f in findings))
-            for n, size, findings in told
-        ]
+def check_values(
+    folder: Path, files: Sequence[str], *, num_jobs: int, proven: ProvenFiles, watch: Watch
+) -> Values:
+    """Read every value of the files; a file whose header is broken is left to the structure.
+
+    What an earlier run has told of a file that is unchanged since is not read again.
+    """
+    told: dict[str, _Told] = {}
+    to_read: dict[str, Stamp] = {}
+    for file in files:
+        stamp = stamp_of(folder / file)
+        known = proven.values_of(file, stamp) if isinstance(stamp, Stamp) else None
+        if known is not None:
+            told[file] = known[0], known[1], known[2]
+        elif isinstance(stamp, Stamp):
+            to_read[file] = stamp
+    if to_read:
+        watch.begin("values", sum(stamp.size_bytes for stamp in to_read.values()))
+    num_reused = len(told)
+    for file, found in _told_of(folder, list(to_read), num_jobs=num_jobs):
+        told[file] = found
+        watch.advance(to_read[file].size_bytes)
+        if stamp_of(folder / file) == to_read[file]:
+            proven.add_values(file, to_read[file], list(found))
+    parts = [told[file] for file in files if file in told]
     return Values(
-        num_tensors=sum(part.num_tensors for part in parts),
-        num_bytes=sum(part.num_bytes for part in parts),
-        findings=tuple(finding for part in parts for finding in part.findings),
+        num_tensors=sum(num_tensors for num_tensors, _, _ in parts),
+        num_bytes=sum(num_bytes for _, num_bytes, _ in parts),
+        num_reused=num_reused,
+        findings=tuple(_finding(fields) for _, _, findings in parts for fields in findings),
     )
 
 
-def _told(folder: Path, file: str) -> tuple[int, int, list[dict[str, Any]]]:
-    """What ``check_file`` returns, as what one process can send to another."""
+def _told_of(folder: Path, files: Sequence[str], *, num_jobs: int) -> Iterator[tuple[str, _Told]]:
+    """Yield what the values of each file tell, as they are read."""
+    if num_jobs <= 1 or len(files) <= 1:
+        for file in files:
+            yield file, _told(folder, file)
+        return
+    # Threads would take turns: translating bytes holds Python's lock. A fresh process each has no
+    # copy of our threads.
+    with ProcessPoolExecutor(min(num_jobs, len(files)), mp_context=get_context("spawn")) as pool:
+        running = {pool.submit(_told, folder, file): file for file in files}
+        for done in as_completed(running):
+            yield running[done], done.result()
+
+
+def _told(folder: Path, file: str) -> _Told:
+    """What ``check_file`` returns, as what one process can send to another, and JSON can hold."""
     found = check_file(folder, file)
     fields = Finding.__slots__  # type: ignore[attr-defined]
     findings = [{name: getattr(f, name) for name in fields} for f in found.findings]
     return found.num_tensors, found.num_bytes, findings
 
 
+def _finding(fields: dict[str, Any]) -> Finding:
+    return Finding(
+        **(fields | {"level": Level(fields["level"]), "severity": Severity(fields["severity"])})
+    )
+
+
 def check_file(folder: Path, file: str) -> Values:
     """Read every value of one file."""
     (header,) = read_headers(folder, [file])
     if header.problems:
-        return Values(num_tensors=0, num_bytes=0, findings=())
+        return Values(num_tensors=0, num_bytes=0, num_reused=0, findings=())
     begins = {t.name: b for t, b in zip(header.tensors, header.begins, strict=True)}
     findings: list[Finding] = []
     with (folder / file).open("rb", buffering=0) as stream:
@@ -87,6 +123,7 @@ def check_file(folder: Path, file: str) -> Values:
     return Values(
         num_tensors=len(header.tensors),
         num_bytes=sum(tensor.num_bytes for tensor in header.tensors),
+        num_reused=0,
         findings=tuple(findings),
     )
 

@@ -32,7 +32,7 @@ class FileStarted:
 
 @frozen
 class Progress:
-    """How far the whole is; ``path_bytes`` holds the files in flight."""
+    """How far ``what`` is, the whole as a rule; ``path_bytes`` holds the files in flight."""
 
     bytes_done: int
     bytes_downloaded: int
@@ -40,6 +40,7 @@ class Progress:
     rate_bytes_per_s: float
     eta_s: float | None
     path_bytes: tuple[tuple[str, int, int], ...]
+    what: str = "all"
 
 
 @frozen

@@ -88,7 +88,11 @@ def write_manifest(folder: Path, manifest: Manifest) -> Path:
 
 def read_manifest(folder: Path) -> Manifest | None:
     """Return the record of a folder, None without one; raises InputError if it is broken."""
-    path = folder / MANIFEST_NAME
+    return read_manifest_file(folder / MANIFEST_NAME)
+
+
+def read_manifest_file(path: Path) -> Manifest | None:
+    """Return the record in a file, None without one; raises InputError if it is broken."""
     try:
         raw = json.loads(read_record(path, most_bytes=_MAX_BYTES))
         return _manifest(raw)

@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from k31ctl.fetch.marks import MarkedSha256
 from k31ctl.fetch.part_layout import Chunk, PartFile
 
 _PIECE_BYTES: Final = 1 << 20
@@ -27,7 +28,7 @@ class PartWriting:
         self._handle: int | None = None
         self._next = 0
         self._position = 0
-        self._digest = sha256()
+        self._digest = MarkedSha256()
         self.bytes_read = self.bytes_kept = 0
         self.num_rounds = 0
         self.is_finished = False
@@ -36,6 +37,11 @@ class PartWriting:
     def chunks(self) -> tuple[Chunk, ...]:
         """All chunks of the file, in order."""
         return self._chunks
+
+    @property
+    def marks(self) -> Sequence[str]:
+        """How the digest stood at every block of the file."""
+        return self._digest.marks
 
     @property
     def read_bytes(self) -> int:
@@ -64,6 +70,14 @@ class PartWriting:
             found.update(piece)
             position += len(piece)
         return found.hexdigest()
+
+    def content(self, first: int, last: int) -> bytes:
+        """Bytes of the file as they are now; fewer where it ends."""
+        parts = []
+        while first < last and (piece := self._read(first, last)):
+            parts.append(piece)
+            first += len(piece)
+        return b"".join(parts)
 
     def keep(self, chunk: Chunk) -> None:
         """Count a chunk that an earlier run has written."""
@@ -100,7 +114,7 @@ class PartWriting:
             self._done.clear()
             forgotten, self.bytes_read, self.bytes_kept = self.bytes_kept, 0, 0
         self._next = self._position = 0
-        self._digest = sha256()
+        self._digest = MarkedSha256()
         self.num_rounds += 1
         return forgotten
 
@@ -135,5 +149,5 @@ class PartWriting:
             piece = self._read(self._position, end)
             if not piece:
                 raise OSError(5, "a file that was written is shorter than it was", str(self.path))
-            self._digest.update(piece)
+            self._digest.update(memoryview(piece))
             self._position += len(piece)

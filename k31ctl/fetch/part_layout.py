@@ -7,11 +7,12 @@ makes a chunk of the source a unit to fetch, to note and to check again.
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
 from k31ctl.fetch.headers import Header
-from k31ctl.fetch.selection import Chosen, by_file, byte_ranges
+from k31ctl.fetch.selection import ByteRange, Chosen, by_file, byte_ranges
 from k31ctl.values import frozen
 
 CHUNK_BYTES: Final = 8 * 2**20
@@ -134,20 +135,37 @@ def layout_of(
         spans = [span for span in byte_ranges(file.held) if span.start < span.end]
         num_ranges += len(spans)
         for span in spans:
-            for start in range(span.start, span.end, CHUNK_BYTES):
-                end = min(start + CHUNK_BYTES, span.end)
-                chunks.append(
-                    Chunk(
-                        number=len(chunks),
-                        file=len(files),
-                        start=start,
-                        end=end,
-                        first=file.place_of(start),
-                        last=file.place_of(end),
-                    )
-                )
+            chunks.extend(_chunks(file, len(files), span, len(chunks)))
         files.append(file)
     return PartLayout(files=tuple(files), chunks=tuple(chunks), num_ranges=num_ranges)
+
+
+def whole_file(path: str, size_bytes: int) -> PartLayout:
+    """The layout of one file that is taken as it is, whatever is in it."""
+    file = _taken_whole(path, size_bytes, 0)
+    chunks = tuple(_chunks(file, 0, ByteRange(file=path, start=0, end=size_bytes), 0))
+    return PartLayout(files=(file,), chunks=chunks, num_ranges=1)
+
+
+def only(layout: PartLayout, path: str) -> PartLayout:
+    """The layout of one file of a part."""
+    number = next(i for i, file in enumerate(layout.files) if file.path == path)
+    chunks = tuple(replace(c, file=0) for c in layout.chunks if c.file == number)
+    return PartLayout(files=(layout.files[number],), chunks=chunks, num_ranges=len(chunks))
+
+
+def _chunks(file: PartFile, number: int, span: ByteRange, first: int) -> Iterator[Chunk]:
+    """The chunks of a range, numbered from ``first``."""
+    for i, start in enumerate(range(span.start, span.end, CHUNK_BYTES)):
+        end = min(start + CHUNK_BYTES, span.end)
+        yield Chunk(
+            number=first + i,
+            file=number,
+            start=start,
+            end=end,
+            first=file.place_of(start),
+            last=file.place_of(end),
+        )
 
 
 def _taken_whole(path: str, size_bytes: int, num_tensors: int) -> PartFile:

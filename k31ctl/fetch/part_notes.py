@@ -1,10 +1,11 @@
 """What of a part is already here: which chunks were written, each with the digest of its bytes.
 
-Everything lies beside the target, in ``.NAME.k31ctl-part``: ``KEY`` is the unfinished folder, which
-takes the target's name in the end, ``KEY.chunks`` has a line for each chunk that was written. The
-key stands for source, commit, selection and layout, so nothing of one part gets into another. A
-line counts only if the bytes on the disk still have its digest: a kill loses the chunks under way,
-and a machine that stops loses what its disk had not taken, and neither leaves anything wrong.
+Everything lies in a folder beside the target, ``.NAME.k31ctl-part``: ``KEY`` is the unfinished
+folder, which takes the target's name in the end, ``KEY.chunks`` has a line for each chunk that was
+written. The key stands for source, commit, selection and layout, so nothing of one part gets into
+another. A line counts only if the bytes on the disk still have its digest: a kill loses the chunks
+under way, and a machine that stops loses what its disk had not taken, and neither leaves anything
+wrong.
 """
 
 import os
@@ -27,8 +28,8 @@ def work_folder(target: Path) -> Path:
 class PartNotes:
     """The notes of one part; ``note`` and ``forget`` may be called from any thread."""
 
-    def __init__(self, target: Path, key: str) -> None:
-        self.folder = work_folder(target)
+    def __init__(self, folder: Path, key: str) -> None:
+        self.folder = folder
         self.unfinished = self.folder / key
         self._path = self.folder / f"{key}.chunks"
         self._lock = threading.Lock()

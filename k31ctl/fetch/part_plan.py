@@ -139,7 +139,7 @@ def part_plan(
     rate_source: str,
 ) -> PartPlan:
     """Return what will be done; raises RefusedError where the target cannot be written."""
-    notes = PartNotes(request.folder, wanted.key)
+    notes = PartNotes(work_folder(request.folder), wanted.key)
     noted = notes.noted()
     here = [chunk for chunk in wanted.layout.chunks if chunk.number in noted]
     to_write = wanted.layout.written_bytes - sum(chunk.last - chunk.first for chunk in here)

@@ -1,7 +1,7 @@
 """The records of a part: index, mark, manifest, and the note that its files were read."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from k31ctl import __version__
@@ -9,7 +9,8 @@ from k31ctl.fetch.digest_check import digest_of
 from k31ctl.fetch.index import INDEX_NAME
 from k31ctl.fetch.journal import sync_folder
 from k31ctl.fetch.manifest import Manifest, ManifestFile, is_licence, write_manifest
-from k31ctl.fetch.part_plan import PartPlan
+from k31ctl.fetch.marks import note_marks
+from k31ctl.fetch.part_plan import PartPlan, WantedPart
 from k31ctl.fetch.partial_marker import MARKER_NAME, MARKER_SCHEMA
 from k31ctl.fetch.proven import ProvenFiles, Stamp, stamp_of
 from k31ctl.fetch.selection import Selection
@@ -21,15 +22,16 @@ def write_records(
     selection: Selection,
     digests: Mapping[str, str],
     *,
+    marks: Mapping[str, Sequence[str]],
     accepted_by: str | None,
     now: Callable[[], str],
 ) -> None:
     """Write what belongs beside the weights of a part; ``digests`` are of the weight files."""
-    for name, content in plan.wanted.small:
+    contents = small_contents(plan.wanted)
+    for name, content in contents.items():
         (folder / name).write_bytes(content)
-    (folder / INDEX_NAME).write_text(json.dumps(_index(plan), indent=1) + "\n")
     (folder / MARKER_NAME).write_text(json.dumps(_marker(plan, selection), indent=1) + "\n")
-    others = [INDEX_NAME, MARKER_NAME, *(name for name, _ in plan.wanted.small)]
+    others = [MARKER_NAME, *contents]
     found = dict(digests) | {name: digest_of(folder / name, "") for name in others}
     files = tuple(
         ManifestFile(path=name, size_bytes=(folder / name).stat().st_size, sha256=digest)
@@ -51,15 +53,18 @@ def write_records(
     )
     write_manifest(folder, manifest)
     _note_proven(folder, found)
+    for name, noted in marks.items():
+        note_marks(folder, name, digests[name], noted)
     sync_folder(folder)
 
 
-def _index(plan: PartPlan) -> dict[str, object]:
-    chosen = plan.wanted.chosen
-    return {
-        "metadata": {"total_size": sum(each.written_bytes for each in chosen)},
-        "weight_map": {each.name: each.file for each in chosen},
+def small_contents(wanted: WantedPart) -> dict[str, bytes]:
+    """The configuration, the terms, and the index of what is in the part."""
+    index = {
+        "metadata": {"total_size": sum(each.written_bytes for each in wanted.chosen)},
+        "weight_map": {each.name: each.file for each in wanted.chosen},
     }
+    return dict(wanted.small) | {INDEX_NAME: (json.dumps(index, indent=1) + "\n").encode()}
 
 
 def _marker(plan: PartPlan, selection: Selection) -> dict[str, object]:

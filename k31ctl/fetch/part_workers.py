@@ -60,6 +60,7 @@ class PartWorkers:
         self.failure: K31Error | None = None
         self.failed: list[FileFailed] = []
         self.verified: dict[str, str] = {}
+        self.marks: dict[str, Sequence[str]] = {}
         self.bytes_downloaded = self.bytes_reused = 0
         self.num_retries = self.num_refetched = 0
 
@@ -234,7 +235,7 @@ class PartWorkers:
         file.finish(sync=self._sync)
         path = file.file.path
         with self._lock:
-            self.verified[path] = digest
+            self.verified[path], self.marks[path] = digest, file.marks
             self._left -= 1
         told = FileVerified(path=path, size_bytes=file.file.size_bytes, sha256=digest, reused=False)
         self.events.put(told)

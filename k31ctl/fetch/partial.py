@@ -32,6 +32,7 @@ from k31ctl.fetch.source import HubSource, Source
 from k31ctl.fetch.space import require_room
 from k31ctl.fetch.throttle import Throttle
 from k31ctl.fetch.trouble import disk_failure
+from k31ctl.fetch.watch import Watch
 
 
 def look_at_part(hub: Hub, repo: str, request: PartRequest) -> PartPlan:
@@ -87,7 +88,7 @@ def fetch_part(
             _planned(source, request, wanted)
             yield from _lock(request, held)
             is_there = _require_free(request, wanted)  # another process may have made it
-        notes = PartNotes(request.folder, wanted.key)
+        notes = PartNotes(work_folder(request.folder), wanted.key)
         if is_there:
             notes.finish()
             yield from _found(source, request, wanted, begun_s=begun_s)
@@ -143,6 +144,7 @@ def _fetched(
                 plan,
                 request.selection,
                 workers.verified,
+                marks=workers.marks,
                 accepted_by=request.accepted_by,
                 now=now,
             )
@@ -233,6 +235,7 @@ def _found(
         proven=proven,
         num_jobs=request.connections,
         only_sizes=False,
+        watch=Watch(),
     )
     proven.save()
     failure = None

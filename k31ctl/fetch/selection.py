@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -275,6 +276,20 @@ def _slice(
         )
     width = shape[axis] // rank.tp
     return Slice(axis=axis, first=rank.shard * width, end=(rank.shard + 1) * width)
+
+
+def model_of_rank(model: Model, rank: Rank) -> Model:
+    """The model with every tensor as wide as the rank holds it."""
+    return replace(model, templates=tuple(_narrowed(each, rank) for each in model.templates))
+
+
+def _narrowed(template: TensorTemplate, rank: Rank) -> TensorTemplate:
+    part = _slice(template.name, template.shape, template, rank)
+    if part is None:
+        return template
+    shape = list(template.shape)
+    shape[part.axis] = part.end - part.first
+    return replace(template, shape=tuple(shape), params=template.params // rank.tp)
 
 
 def by_file(chosen: Iterable[Chosen]) -> Iterator[tuple[str, list[Chosen]]]:

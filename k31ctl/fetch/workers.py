@@ -20,6 +20,7 @@ from k31ctl.fetch.events import (
 )
 from k31ctl.fetch.hub import Hub, Patience, Snapshot
 from k31ctl.fetch.journal import Journal, sync_folder
+from k31ctl.fetch.marks import note_marks
 from k31ctl.fetch.planning import FetchPlan, FilePlan, FileState
 from k31ctl.fetch.throttle import Throttle
 from k31ctl.fetch.transfer import CHUNK_BYTES, Claim, Transfer
@@ -197,6 +198,7 @@ class Workers:
             )
             return False
         self._journal.add(file, digest=digest.sha256, synced=False)
+        note_marks(self._journal.folder, file.path, digest.sha256, digest.marks)
         self._is_here(entry, digest.sha256)
         return True
 
@@ -342,6 +344,7 @@ class Workers:
             sync_folder(path.parent)
         digest = transfer.digest.sha256
         self._journal.add(file, digest=digest, synced=self._sync)
+        note_marks(self._journal.folder, file.path, digest, transfer.digest.marks)
         self._journal.drop_part(file)
         with self._lock:
             self._active.remove(transfer)

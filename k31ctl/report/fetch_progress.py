@@ -68,7 +68,7 @@ def progress_lines(event: Progress) -> list[str]:
     lines = [_line(path, done, size) for path, done, size in event.path_bytes[:_MOST_FILES]]
     eta = f", {duration(event.eta_s)} left" if event.eta_s is not None else ""
     rate = units.show(event.rate_bytes_per_s, "B/s")
-    total = _line("all", event.bytes_done, event.bytes_total)
+    total = _line(event.what, event.bytes_done, event.bytes_total)
     return [*lines, f"{total}  {rate}{eta}"]
 
 

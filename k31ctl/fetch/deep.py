@@ -1,7 +1,9 @@
 """Values of a checkpoint's tensors, read in blocks of bounded size by several processes."""
 
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -14,11 +16,13 @@ from k31ctl.fetch.value_scan import (
     GROUP_BYTES,
     SECTOR_BYTES,
     bad_scales,
+    has_values,
     is_all_zero,
     is_zero_group,
     scale_counts,
     special_values,
     weak_groups,
+    zero_scales,
 )
 from k31ctl.fetch.watch import Watch
 from k31ctl.values import frozen
@@ -27,7 +31,7 @@ BLOCK_BYTES: Final = 4 * 2**20  # a multiple of every element and of every group
 MOST_FINDINGS: Final = 20  # of one kind in one tensor; the last one says how many there are
 _PACKED: Final = ".weight_packed"
 _SCALE: Final = ".weight_scale"
-_ZERO_SCALES: Final = (0,)
+_ZEROS: Final = re.compile(rb"\x00+")
 _Told = tuple[int, int, list[dict[str, Any]]]
 
 
@@ -107,17 +111,20 @@ def check_file(folder: Path, file: str) -> Values:
     (header,) = read_headers(folder, [file])
     if header.problems:
         return Values(num_tensors=0, num_bytes=0, num_reused=0, findings=())
-    begins = {t.name: b for t, b in zip(header.tensors, header.begins, strict=True)}
+    places = {
+        tensor.name: _Place(header, tensor, header.data_start + begin)
+        for tensor, begin in zip(header.tensors, header.begins, strict=True)
+    }
     findings: list[Finding] = []
     with (folder / file).open("rb", buffering=0) as stream:
-        for tensor, begin in zip(header.tensors, header.begins, strict=True):
-            at = _Place(header, tensor, header.data_start + begin)
-            scales = tensor.name.removesuffix(_PACKED) + _SCALE
-            if tensor.dtype == "U8" and tensor.name.endswith(_SCALE):
-                findings += _scale_findings(stream, at)
-            elif tensor.dtype == "U8" and tensor.name.endswith(_PACKED):
-                first = header.data_start + begins[scales] if scales in begins else None
-                findings += _packed_findings(stream, at, first)
+        for name, at in places.items():
+            if at.tensor.dtype == "U8" and name.endswith(_SCALE):
+                packed = places.get(name.removesuffix(_SCALE) + _PACKED)
+                findings += _scale_findings(stream, at, _start_of(packed, like=at))
+            elif at.tensor.dtype == "U8" and name.endswith(_PACKED):
+                scales = places.get(name.removesuffix(_PACKED) + _SCALE)
+                is_theirs = _start_of(at, like=scales) is not None
+                findings += _packed_findings(stream, at, scales if is_theirs else None)
             else:
                 findings += _plain_findings(stream, at)
     return Values(
@@ -147,6 +154,14 @@ class _Place:
             start=self.start + first,
             end=self.start + end,
         )
+
+
+def _start_of(packed: _Place | None, *, like: _Place | None) -> int | None:
+    """Where packed values begin that these scales are of, None where they do not belong."""
+    if packed is None or like is None:
+        return None
+    fits = packed.tensor.num_bytes == like.tensor.num_bytes * GROUP_BYTES
+    return packed.start if fits else None
 
 
 def _blocks(stream: BinaryIO, place: _Place) -> Iterator[tuple[int, bytes]]:
@@ -195,26 +210,67 @@ def _num_elements(tensor: FoundTensor) -> int:
     return count
 
 
-def _scale_findings(stream: BinaryIO, place: _Place) -> Iterator[Finding]:
-    """Scale bytes out of range, each with its place."""
+def _scale_findings(stream: BinaryIO, place: _Place, packed: int | None) -> Iterator[Finding]:
+    """Scale bytes out of range, each with its place; 0 over values that are not zero."""
+    counts = _counts(stream, place)
+    for exponent, (problem, is_error) in sorted(bad_scales(counts).items()):
+        severity = Severity.ERROR if is_error else Severity.WARNING
+        places = _places_of(stream, place, exponent)
+        if not is_error:
+            places = (at for at in places if exponent and _has_values(stream, packed, at))
+        told = list(islice(places, MOST_FINDINGS))
+        for at in told:
+            text = f"scale byte {exponent} {problem}"
+            yield place.finding(text, at, at + 1, severity=severity)
+        if len(told) == MOST_FINDINGS < counts[exponent]:
+            text = f"has {counts[exponent]:,} scale bytes {exponent}: {problem}"
+            yield place.finding(text, 0, place.tensor.num_bytes, severity=severity)
+    if packed is not None and 0 in counts:
+        yield from _lost_scales(stream, place, packed)
+
+
+def _places_of(stream: BinaryIO, place: _Place, value: int) -> Iterator[int]:
+    """Where in a tensor a byte stands."""
+    for done, block in _blocks(stream, place):
+        at = block.find(value)
+        while at >= 0:
+            yield done + at
+            at = block.find(value, at + 1)
+
+
+def _has_values(stream: BinaryIO, packed: int | None, group: int) -> bool:
+    """Whether a group has values, as far as can be known."""
+    if packed is None:
+        return True
+    return has_values(_read(stream, packed + group * GROUP_BYTES, GROUP_BYTES))
+
+
+def _counts(stream: BinaryIO, place: _Place) -> dict[int, int]:
     counts: dict[int, int] = {}
     for _, block in _blocks(stream, place):
         scale_counts(block, counts)
-    for exponent, problem in sorted(bad_scales(counts).items()):
-        num_told = 0
-        for done, block in _blocks(stream, place):
-            at = block.find(exponent)
-            while at >= 0 and num_told < MOST_FINDINGS:
-                num_told += 1
-                text = f"scale byte {exponent} {problem}"
-                yield place.finding(text, done + at, done + at + 1)
-                at = block.find(exponent, at + 1)
-        if counts[exponent] > MOST_FINDINGS:
-            text = f"has {counts[exponent]:,} scale bytes {exponent}: {problem}"
-            yield place.finding(text, 0, place.tensor.num_bytes)
+    return counts
 
 
-def _packed_findings(stream: BinaryIO, place: _Place, scales: int | None) -> Iterator[Finding]:
+def _lost_scales(stream: BinaryIO, place: _Place, packed: int) -> Iterator[Finding]:
+    """Runs of scale bytes 0 whose groups have values: 2^-127 of anything is nothing."""
+    num_told = 0
+    for done, block in _blocks(stream, place):
+        for run in _ZEROS.finditer(block):
+            first, end = run.span()
+            codes = _read(
+                stream, packed + (done + first) * GROUP_BYTES, (end - first) * GROUP_BYTES
+            )
+            if not has_values(codes):
+                continue
+            num_told += 1
+            if num_told > MOST_FINDINGS:
+                return
+            text = f"{end - first:,} scale bytes are 0 over values that are not zero"
+            yield place.finding(text, done + first, done + end)
+
+
+def _packed_findings(stream: BinaryIO, place: _Place, scales: _Place | None) -> Iterator[Finding]:
     """Groups that do not use their scale, as ranges of neighbouring groups.
 
     A sector or more of zeros under scales that are not zero is damage; a single group may be how
@@ -239,8 +295,11 @@ def _packed_findings(stream: BinaryIO, place: _Place, scales: int | None) -> Ite
         yield place.finding(text, 0, size, severity=Severity.WARNING)
 
 
-def _runs(stream: BinaryIO, place: _Place, scales: int | None) -> Iterator[tuple[int, int, bool]]:
+def _runs(
+    stream: BinaryIO, place: _Place, scales: _Place | None
+) -> Iterator[tuple[int, int, bool]]:
     """Neighbouring weak groups of one kind: first byte, end, and whether they are zeros."""
+    of_zeros: frozenset[int] | None = None
     run: tuple[int, int, bool] | None = None
     for done, block in _blocks(stream, place):
         beside = b""
@@ -249,8 +308,10 @@ def _runs(stream: BinaryIO, place: _Place, scales: int | None) -> Iterator[tuple
             if zero and scales is not None:
                 if not beside:
                     num_groups = len(block) // GROUP_BYTES
-                    beside = _read(stream, scales + done // GROUP_BYTES, num_groups)
-                if beside[start // GROUP_BYTES] in _ZERO_SCALES:
+                    beside = _read(stream, scales.start + done // GROUP_BYTES, num_groups)
+                if of_zeros is None:
+                    of_zeros = zero_scales(_counts(stream, scales))
+                if beside[start // GROUP_BYTES] in of_zeros:
                     continue
             at = done + start
             if run is not None and run[1] == at and run[2] == zero:

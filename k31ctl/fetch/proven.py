@@ -14,7 +14,7 @@ from k31ctl.values import frozen
 JOURNAL_NAME: Final = f"{STATE_FOLDER}/verify.json"
 _SCHEMA: Final = "k31ctl/verify-journal/v1"
 _SAVE_EVERY_S: Final = 2.0
-VALUES_RULES: Final = "rules 1"  # of what is told of values; another number forgets what was told
+VALUES_RULES: Final = "rules 2"  # of what is told of values; another number forgets what was told
 
 
 @frozen

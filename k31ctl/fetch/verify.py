@@ -21,7 +21,6 @@ from k31ctl.fetch.digest_check import (
 from k31ctl.fetch.findings import Finding, Level, Severity
 from k31ctl.fetch.headers import read_headers
 from k31ctl.fetch.hub import Hub
-from k31ctl.fetch.hub_metadata import token_from_environment
 from k31ctl.fetch.index import CheckpointFiles, checkpoint_files
 from k31ctl.fetch.inspection import Inspection, inspect_files
 from k31ctl.fetch.manifest import MANIFEST_NAME, read_manifest_file
@@ -171,6 +170,8 @@ def repair_checkpoint(
                 where=str(folder),
                 remedy=f"fetch into the folder with k31ctl fetch: it leaves {MANIFEST_NAME}",
             )
+        from k31ctl.fetch.hub_metadata import token_from_environment  # noqa: PLC0415  slow to import
+
         hub = Hub(
             endpoints=endpoints or (record.endpoint,),
             token=token_from_environment(),

@@ -16,12 +16,14 @@ _PLAIN_S: Final = 10.0
 
 
 @contextmanager
-def verify_progress(*, silent: bool) -> Iterator[Watch]:
+def verify_progress(
+    *, silent: bool, stream: TextIO | None = None, every_s: float | None = None
+) -> Iterator[Watch]:
     """Show on standard error how far a verification is; silent where a program reads."""
     if silent:
         yield Watch()
         return
-    shown = _Shown(sys.stderr)
+    shown = _Shown(stream or sys.stderr, every_s)
     try:
         yield shown
     finally:
@@ -31,9 +33,10 @@ def verify_progress(*, silent: bool) -> Iterator[Watch]:
 class _Shown(Watch):
     """Counts bytes and draws them a few times a second; told from any thread."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, every_s: float | None) -> None:
         self._lines = Lines(stream)
-        self._every_s = _TERMINAL_S if stream.isatty() else _PLAIN_S
+        usual_s = _TERMINAL_S if stream.isatty() else _PLAIN_S
+        self._every_s = usual_s if every_s is None else every_s
         self._lock = threading.Lock()
         self._what, self._done, self._total = "", 0, 0
         self._begun_s = self._drawn_s = time.monotonic()

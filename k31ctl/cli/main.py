@@ -8,6 +8,7 @@ from typing import Final
 import typer
 
 from k31ctl.cli import profiles
+from k31ctl.cli.doctor import doctor
 from k31ctl.cli.fetch import fetch
 from k31ctl.cli.inspect import inspect
 from k31ctl.cli.mistakes import Mistake, is_help, usage_error
@@ -28,6 +29,7 @@ app.command()(inspect)
 app.command()(fetch)
 app.command()(validate)
 app.command()(verify)
+app.command()(doctor)
 app.add_typer(profiles.app, name="profiles")
 
 

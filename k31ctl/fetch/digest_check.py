@@ -10,13 +10,14 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from k31ctl.errors import InputError
 from k31ctl.fetch.findings import Finding, Level
 from k31ctl.fetch.manifest import MANIFEST_NAME
-from k31ctl.fetch.marks import MarkedSha256, note_marks
+from k31ctl.fetch.marks import BLOCK_BYTES, MarkedSha256, note_marks, noted_marks
 from k31ctl.fetch.partial_marker import read_record
 from k31ctl.fetch.proven import ProvenFiles, Stamp, stamp_of
 from k31ctl.fetch.watch import Watch
@@ -174,7 +175,8 @@ def _hash_all(
                 yield _finding(file, Level.DIGESTS, "changed while it was read")
             elif digest != file.digest:
                 told = f"has the digest {digest[:16]}.. instead of {(file.digest or '')[:16]}.."
-                yield _finding(file, Level.DIGESTS, told, end=stamp.size_bytes)
+                start = _first_wrong(marks, noted_marks(folder, file.path, file.digest or ""))
+                yield _finding(file, Level.DIGESTS, told, start=start, end=stamp.size_bytes)
             else:
                 proven.add(file.path, stamp, digest)
                 note_marks(folder, file.path, digest, marks)
@@ -214,6 +216,18 @@ def extra_files(folder: Path, expected: Sequence[Expected]) -> list[Finding]:
     ]
 
 
-def _finding(file: Expected, level: Level, problem: str, *, end: int | None = None) -> Finding:
-    start = None if end is None else 0
+def _first_wrong(marks: Sequence[str], noted: Sequence[str]) -> int:
+    """The first byte of the first block that is not as it was when the file was right."""
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(marks, noted, strict=False))
+    return sum(1 for _ in same) * BLOCK_BYTES
+
+
+def _finding(
+    file: Expected,
+    level: Level,
+    problem: str,
+    *,
+    start: int | None = None,
+    end: int | None = None,
+) -> Finding:
     return Finding(level=level, file=file.path, problem=problem, start=start, end=end)

@@ -45,12 +45,13 @@ class Progress:
 
 @frozen
 class FileVerified:
-    """A file is in its place and its bytes are what was published."""
+    """A file is whole, and its bytes are what was published where a digest of them is."""
 
     path: str
     size_bytes: int
     sha256: str
     reused: bool
+    is_published: bool = True
 
 
 @frozen

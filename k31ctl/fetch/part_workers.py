@@ -237,7 +237,13 @@ class PartWorkers:
         with self._lock:
             self.verified[path], self.marks[path] = digest, file.marks
             self._left -= 1
-        told = FileVerified(path=path, size_bytes=file.file.size_bytes, sha256=digest, reused=False)
+        told = FileVerified(
+            path=path,
+            size_bytes=file.file.size_bytes,
+            sha256=digest,
+            reused=False,
+            is_published=expected is not None,
+        )
         self.events.put(told)
 
     def _again(self, file: PartWriting) -> None:

@@ -87,7 +87,8 @@ def event_text(event: Event) -> str | None:
         case FileStarted() if event.bytes_reused:
             text = f"going on with {event.path} after {units.show(event.bytes_reused, 'B')}"
         case FileVerified() if not event.reused:
-            text = f"proven {event.path}  {units.show(event.size_bytes, 'B')}"
+            done = "proven" if event.is_published else "written"
+            text = f"{done} {event.path}  {units.show(event.size_bytes, 'B')}"
         case Retried():
             wait = f" in {duration(event.wait_s)}" if event.wait_s else ""
             text = f"again{wait}: {event.path}: {event.reason}"

@@ -3,6 +3,8 @@
 import json
 import os
 import random
+import resource
+import signal
 import subprocess
 import sys
 import time
@@ -336,3 +338,43 @@ def test_events_are_lines_of_json(part: Part) -> None:
     names = [event["event"] for event in events]
     assert (names[0], names[-1]) == ("Planned", "Finished")
     assert names.count("FileVerified") == 2
+
+
+def test_an_interrupt_says_how_to_go_on(large: HubServer, part: Part, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        command(large, tmp_path / "part", *LAYERS, "--limit-rate", "2MB/s"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+    )  # fmt: skip
+    while large.num_bytes() < 3 * 2**20 and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "k31ctl fetch owner/name --to" in told
+    assert "--layers 1-2" in told
+    assert part(*LAYERS).returncode == 0
+    assert read(tmp_path / "part") == of_layers(large, 1, 2)
+
+
+def test_a_disk_that_fills_up_is_told_and_the_rest_comes_later(
+    large: HubServer, part: Part, tmp_path: Path
+) -> None:
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (9 * 2**20, 9 * 2**20))
+
+    done = subprocess.run(
+        command(large, tmp_path / "part", *LAYERS),
+        capture_output=True, text=True, check=False, timeout=60, env=environment(),
+        preexec_fn=limited,
+    )  # fmt: skip
+    assert done.returncode == 4
+    assert "the disk does not take the data: file too large" in done.stderr
+    found = result(part(*LAYERS, "--json"))
+    assert 0 < found["bytes_downloaded"] < found["bytes_total"]  # type: ignore[operator]
+    assert read(tmp_path / "part") == of_layers(large, 1, 2)
+
+
+def test_a_token_is_needed_where_the_repository_is_closed(large: HubServer, part: Part) -> None:
+    large.token = "secret"
+    assert part(*LAYERS).returncode == 3
+    assert part(*LAYERS, HF_TOKEN="secret").returncode == 0

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import k31ctl as package
+from k31ctl.catalog import Store, default_folders
 from k31ctl.fetch.marks import BLOCK_BYTES, MarkedSha256
+from k31ctl.fetch.verify import Wanted, verify_checkpoint
 from tests.fetch.conftest import Done, command, environment
 from tests.fetch.hub_server import Answer, HubServer, running_hub
 from tests.fetch.tiny_checkpoint import INDEX, SHARDS, flip, place_of, write_tiny
@@ -112,6 +114,13 @@ def test_without_damage_no_hub_is_asked(hub: HubServer, repair: Repair) -> None:
     done = repair("--json")
     assert done.returncode == 0, done.stderr
     assert (told(done)["repair"], hub.asked) == (None, [])
+
+
+def test_verify_names_the_block_from_which_on_a_file_is_wrong(folder: Path) -> None:
+    flip(folder / BIG, 3 * BLOCK_BYTES + 7)
+    found = verify_checkpoint(Store(default_folders(())), folder, Wanted(num_jobs=1))
+    ((start, end),) = [(f.start, f.end) for f in found.findings]
+    assert (start, end) == (3 * BLOCK_BYTES, 5 * BLOCK_BYTES + 12345)
 
 
 @pytest.mark.parametrize(

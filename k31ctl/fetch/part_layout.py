@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from itertools import islice
 from typing import Final
 
 from k31ctl.fetch.headers import Header
@@ -24,6 +25,8 @@ _ALIGN: Final = 8
 class PartFile:
     """One file to write: ``head`` first, then the tensors one after the other.
 
+    ``starts`` are the first bytes to read of each tensor, ``begins`` where it is written.
+
     A file of which every tensor is chosen whole is taken as it is, header and all, so that its
     digest can be held against the published one; it then counts as one run of bytes.
     """
@@ -31,6 +34,7 @@ class PartFile:
     path: str
     head: bytes
     held: tuple[Chosen, ...]
+    starts: tuple[int, ...]
     begins: tuple[int, ...]
     size_bytes: int
     num_tensors: int
@@ -38,7 +42,7 @@ class PartFile:
 
     def place_of(self, position: int) -> int:
         """Where in the written file goes what follows this byte of the source."""
-        i = bisect_right(self.held, position, key=lambda each: each.span[0]) - 1
+        i = bisect_right(self.starts, position) - 1
         if i < 0:
             return len(self.head)
         return self.begins[i] + _num_written_before(self.held[i], position)
@@ -46,8 +50,8 @@ class PartFile:
     def cut(self, position: int, content: memoryview) -> Iterator[memoryview]:
         """Yield what is written of source bytes that begin at ``position``, in order."""
         end = position + len(content)
-        i = max(0, bisect_right(self.held, position, key=lambda each: each.span[0]) - 1)
-        for each in self.held[i:]:
+        i = max(0, bisect_right(self.starts, position) - 1)
+        for each in islice(self.held, i, None):
             first, last = each.span
             if first >= end:
                 return
@@ -176,6 +180,7 @@ def _taken_whole(path: str, size_bytes: int, num_tensors: int) -> PartFile:
         path=path,
         head=b"",
         held=(everything,),
+        starts=(0,),
         begins=(0,),
         size_bytes=size_bytes,
         num_tensors=num_tensors,
@@ -193,6 +198,7 @@ def _part_file(path: str, held: Sequence[Chosen]) -> PartFile:
         path=path,
         head=head,
         held=tuple(held),
+        starts=tuple(each.span[0] for each in held),
         begins=tuple(begins),
         size_bytes=end,
         num_tensors=len(held),

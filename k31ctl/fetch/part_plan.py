@@ -14,6 +14,7 @@ from k31ctl.fetch.digest import Digest
 from k31ctl.fetch.headers import Header
 from k31ctl.fetch.hub import HubFile
 from k31ctl.fetch.index import INDEX_NAME, IndexCheck
+from k31ctl.fetch.inspection import no_collection
 from k31ctl.fetch.manifest import is_licence
 from k31ctl.fetch.part_layout import Chunk, PartFile, PartLayout, layout_of
 from k31ctl.fetch.part_notes import PartNotes, work_folder
@@ -108,7 +109,7 @@ def wanted_part(source: Source, selection: Selection) -> WantedPart:
             where="the selection",
             remedy="give --layers, --experts, --tensors or --rank, or fetch without them",
         )
-    with TemporaryDirectory(prefix="k31ctl-") as temporary:
+    with TemporaryDirectory(prefix="k31ctl-") as temporary, no_collection():
         small = Path(temporary)
         found = copy_small_files(source, small)
         for name in (CONFIG_NAME, INDEX_NAME):
@@ -119,7 +120,7 @@ def wanted_part(source: Source, selection: Selection) -> WantedPart:
         _require_index(headers, found.weight_map)
         chosen = _chosen(small, headers, selection)
         config = (small / CONFIG_NAME).read_bytes() if (small / CONFIG_NAME).exists() else None
-    layout = layout_of(headers, chosen, source.sizes())
+        layout = layout_of(headers, chosen, source.sizes())
     kept = [(CONFIG_NAME, config)] if config is not None else []
     return WantedPart(
         layout=layout,

@@ -2,7 +2,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from k31ctl.core.difference import Comparison, Difference, FoundTensor, Pattern, patterns, ranges
+from k31ctl.core.difference import Comparison, Difference
+from k31ctl.core.found_tensors import FoundTensor
+from k31ctl.core.name_patterns import Pattern, patterns, ranges
 from k31ctl.core.tensors import Group, Shard, TensorTemplate
 
 

@@ -26,6 +26,7 @@ ELEMENT_BITS: Final = {
 _METADATA: Final = "__metadata__"
 _MAX_RANK: Final = 32
 _MAX_ELEMENTS: Final = 2**63
+_MAX_BITS: Final = 2**64
 _OFFSETS: Final = 2
 _KEYS: Final = frozenset(("dtype", "shape", "data_offsets"))
 _QUOTES: Final = 8  # of an entry: three keys and a type
@@ -59,6 +60,14 @@ _AFTER: Final = re.compile(rb"[ \t\n\r]*+([,}])")
 _EMPTY: Final = re.compile(rb"[ \t\n\r]*+\}")
 _REST: Final = re.compile(rb"[ \t\n\r]*+\Z")
 
+
+def _whole(text: str) -> int:
+    """A number as the format has it: -0 is none."""
+    return -1 if text[0] == "-" else int(text)
+
+
+_ANY: Final = json.JSONDecoder(parse_int=_whole)
+_PAIRS: Final = json.JSONDecoder(parse_int=_whole, object_pairs_hook=list)
 Columns = tuple[TensorColumns, list[int]]
 
 
@@ -180,6 +189,9 @@ def kind_of(dtype: object, shape: object) -> TensorKind:
         raise BadHeader(f"has the unknown type {str(dtype)[:40]!r}")
     if type(shape) is not list or len(shape) > _MAX_RANK or not all_counts(shape):
         raise BadHeader("has a shape that is not a list of whole numbers")
+    # Also of an empty tensor, so that no reader overflows on the way to its zero.
+    if prod(size or 1 for size in shape) * bits >= _MAX_BITS:
+        raise BadHeader("has a shape of more elements than a file can hold")
     num_bits = prod(shape) * bits
     if num_bits % 8:
         raise BadHeader(f"is {dtype} {shape}, which is no whole number of bytes")
@@ -280,13 +292,14 @@ def _entry(raw: bytes, name: str, read: int) -> tuple[Any, int]:
     found = _ENTRY.match(raw, read)
     if found is None:
         raise BadHeader(f"{name[:120]} does not have exactly dtype, shape and data_offsets")
-    text = found[0]
+    text = found[0].decode()
+    is_plain = text.count('"') == _QUOTES
     try:
-        pairs = json.loads(text, object_pairs_hook=list) if text.count(b'"') != _QUOTES else None
-        entry = json.loads(text) if pairs is None else dict(pairs)
-    except (ValueError, TypeError, RecursionError) as error:
+        pairs = _PAIRS.decode(text) if not is_plain else ()
+        entry = _ANY.decode(text) if is_plain else dict(pairs)
+    except (ValueError, RecursionError) as error:
         raise _unreadable(f"{name[:60]}: {error}") from None
-    if pairs is not None and len(pairs) != len(entry):
+    if pairs and len(pairs) != len(entry):
         raise _unreadable(f"duplicate key in {name[:80]!r}")
     return entry, found.end()
 

@@ -1,9 +1,11 @@
 from collections.abc import Iterable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from k31ctl.core.difference import Comparison, Difference
-from k31ctl.core.found_tensors import FoundTensor
+from k31ctl.core.found_tensors import FoundTensor, TensorColumns, TensorKind
 from k31ctl.core.name_patterns import Pattern, patterns, ranges
 from k31ctl.core.tensors import Group, Shard, TensorTemplate
 
@@ -127,3 +129,41 @@ def test_a_number_of_patterns_beyond_the_cap_is_cut_and_the_count_is_not() -> No
 
 def test_braces_in_a_name_stay_where_they_are() -> None:
     assert patterns(["a.{}.3", "a.{}.4"], cap=9) == (Pattern(name="a.{}.{3-4}", count=2),)
+
+
+STRANGERS = (
+    "other.weight", "model.layers.1.mlp.experts.3.w1.weight", "model.layers.1.mlp.experts.0",
+    "model.layers.1.mlp.experts.00.w1.weight", "model.layers.0.mlp.experts.0.w1.weight",
+    "model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.2.mlp.experts.1.w1.weight.x",
+    "model.layers.2.mlp.experts.", ".experts.", "x.experts.0.w1.weight",
+)  # fmt: skip
+SOUND = TensorKind("BF16", (2, 3), 12)
+KINDS = st.sampled_from([*[SOUND] * 9, TensorKind("F16", (2, 3), 12), TensorKind("BF16", (1,), 2)])
+FILES = st.lists(
+    st.lists(
+        st.tuples(st.sampled_from(NAMES + STRANGERS) | st.sampled_from(NAMES), KINDS), max_size=20
+    ),
+    max_size=4,
+)
+
+
+@given(FILES)
+def test_columns_say_the_same_as_tensors_one_by_one(
+    files: list[list[tuple[str, TensorKind]]],
+) -> None:
+    by_row, by_column = Comparison(TEMPLATES, cap=3), Comparison(TEMPLATES, cap=3)
+    for file in files:
+        columns = TensorColumns([name for name, _ in file], [kind for _, kind in file])
+        by_row.add(list(columns))
+        by_column.add(columns)
+    assert by_column.result() == by_row.result()
+
+
+@given(st.permutations(NAMES), st.lists(st.integers(0, len(NAMES)), max_size=3).map(sorted))
+def test_a_sound_checkpoint_is_equal_however_it_is_cut_into_files(
+    names: list[str], cuts: list[int]
+) -> None:
+    comparison = Comparison(TEMPLATES, cap=3)
+    for start, end in zip([0, *cuts], [*cuts, len(names)], strict=True):
+        comparison.add(TensorColumns(names[start:end], [SOUND] * (end - start)))
+    assert comparison.result().is_equal

@@ -7,6 +7,7 @@ thing that no header can hold: so a hostile header costs no more memory than its
 
 import json
 import re
+import sys
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -16,6 +17,8 @@ from typing import Any, Final
 from k31ctl.core.found_tensors import TensorColumns, TensorKind
 
 MAX_TENSORS: Final = 1_000_000
+MAX_KINDS: Final = 10_000
+MAX_METADATA: Final = 100_000
 MAX_NAME_BYTES: Final = 4096
 ELEMENT_BITS: Final = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8,
@@ -75,8 +78,8 @@ class BadHeader(Exception):  # noqa: N818 - never leaves this room
     """A header or an entry that is not what the format says."""
 
 
-def plain_columns(raw: bytes, data_bytes: int) -> Columns | None:
-    """The tensors of a header without flaw, in plain spelling and in order; None for any other.
+def plain_columns(raw: bytes) -> Columns | None:
+    """The tensors of a header in plain spelling, sound and end to end; None for any other.
 
     Also gives where each begins, in bytes of the data. Half a million entries are the time that an
     answer takes, so they are looked at as columns, a piece of the text at a time.
@@ -86,15 +89,10 @@ def plain_columns(raw: bytes, data_bytes: int) -> Columns | None:
     if start is None or not raw.endswith(_END, 0, end + len(_END)):
         return None
     columns = _Plain()
-    try:
-        for piece in _pieces(raw, start, end):
-            if not columns.add(piece):
-                return None
-    except ValueError:
+    if not all(map(columns.add, _pieces(raw, start, end))):
         return None
     names = set(columns.names)
-    sound = len(names) == len(columns.names) and _METADATA not in names
-    if not sound or columns.position != data_bytes:
+    if len(names) != len(columns.names) or _METADATA in names:
         return None
     return TensorColumns(columns.names, columns.kinds), columns.begins
 
@@ -158,7 +156,7 @@ class _Plain:
             if kind is None:
                 return False
             self._kind_of[text] = kind
-        return True
+        return len(self._kind_of) <= MAX_KINDS
 
     def _place(self, names: list[str], texts: list[str], spans: list[str]) -> bool:
         """Take entries whose offsets are written as the sizes before them add up."""
@@ -271,18 +269,23 @@ def _text(written: bytes) -> str:
     return text
 
 
-def _metadata_end(raw: bytes, read: int) -> int:
+def _metadata_end(raw: bytes, read: int, *, most_bytes: int = sys.maxsize) -> int:
     """Where the metadata ends; it is looked at, and nothing of it is kept."""
     problem = BadHeader("has __metadata__ that is not a mapping of text to text")
     if raw[read : read + 1] != b"{":
         raise problem
-    after = _EMPTY.match(raw, read + 1)
+    last = min(len(raw), read + most_bytes)
+    after = _EMPTY.match(raw, read + 1, last)
     read += 1
+    num_pairs = 0
     while after is None or after[0].endswith(b","):
-        found = _PAIR.match(raw, read)
-        after = _AFTER.match(raw, found.end()) if found else None
+        found = _PAIR.match(raw, read, last)
+        after = _AFTER.match(raw, found.end(), last) if found else None
         if after is None:
             raise problem
+        num_pairs += 1
+        if num_pairs > MAX_METADATA:
+            raise BadHeader(f"has more than {MAX_METADATA:,} entries of __metadata__")
         read = after.end()
     return after.end()
 
@@ -295,8 +298,9 @@ def _entry(raw: bytes, name: str, read: int) -> tuple[Any, int]:
     text = found[0].decode()
     is_plain = text.count('"') == _QUOTES
     try:
-        pairs = _PAIRS.decode(text) if not is_plain else ()
-        entry = _ANY.decode(text) if is_plain else dict(pairs)
+        # The text ends with the brace that opens it, so there is nothing behind the value.
+        pairs = _PAIRS.raw_decode(text)[0] if not is_plain else ()
+        entry = _ANY.raw_decode(text)[0] if is_plain else dict(pairs)
     except (ValueError, RecursionError) as error:
         raise _unreadable(f"{name[:60]}: {error}") from None
     if pairs and len(pairs) != len(entry):

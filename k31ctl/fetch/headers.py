@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from k31ctl.core.found_tensors import FoundTensor, TensorColumns, TensorKind
 from k31ctl.fetch.header_text import (
+    MAX_KINDS,
     MAX_TENSORS,
     BadHeader,
     Columns,
@@ -29,6 +30,7 @@ _MIN_HEADER_BYTES: Final = len("{}")
 _NUM_THREADS: Final = 8
 # What is longer is read when it is its turn, so that a few hostile headers do not add up.
 MAX_AHEAD_BYTES: Final = 8 * 2**20
+_MOST_BAD: Final = 1000
 _OFFSETS_KEY: Final = b'"data_offsets"'
 
 
@@ -130,8 +132,10 @@ def header_of(file: str, text: bytes, *, file_bytes: int) -> Header:
         return Header(file=file, header_bytes=num_bytes, tensors=(), problems=(problem,))
     data_bytes = file_bytes - _LENGTH_BYTES - num_bytes
     problems: list[str] = []
-    columns = plain_columns(text, data_bytes)
-    if columns is None:
+    columns = plain_columns(text)
+    if columns is not None:
+        problems = _problems_of_length(sum(k.num_bytes for k in columns[0].kinds), data_bytes)
+    else:
         try:
             columns, problems = _checked(text, data_bytes)
         except BadHeader as bad:
@@ -149,35 +153,43 @@ def header_of(file: str, text: bytes, *, file_bytes: int) -> Header:
 def _checked(text: bytes, data_bytes: int) -> tuple[Columns, list[str]]:
     """Every sound tensor and its beginning, and what is wrong with the others and with the whole.
 
-    Of the faults of single entries, the first is told and the others are counted.
+    Of the faults of single entries, the first is told and the others are counted, up to a number
+    that leaves no doubt.
     """
     names: list[str] = []
     kinds: list[TensorKind] = []
     begins: list[int] = []
     same: dict[TensorKind, TensorKind] = {}
-    first_bad, num_bad = "", 0
+    bad: list[str] = []
     for name, entry in entries(text):
         try:
             kind, begin = sound_entry(entry)
         except BadHeader as error:
-            first_bad = first_bad or f"{name[:120]} {error}"
-            num_bad += 1
+            bad.append(f"{name[:120]} {error}")
+            if len(bad) == _MOST_BAD:
+                break
             continue
         names.append(name)
         kinds.append(same.setdefault(kind, kind))
         begins.append(begin)
+        if len(same) > MAX_KINDS:
+            raise BadHeader(f"has tensors of more than {MAX_KINDS:,} types and shapes")
     tensors = TensorColumns(names, kinds)
-    if num_bad:
-        more = f"has {num_bad:,} bad entries, the first: {first_bad}"
-        return (tensors, begins), [first_bad if num_bad == 1 else more]
-    end_of_data = max(
-        (b + kind.num_bytes for b, kind in zip(begins, kinds, strict=True)), default=0
-    )
-    problems = [gap] if (gap := _first_gap(tensors, begins)) else []
-    if end_of_data != data_bytes:
-        by, word = abs(end_of_data - data_bytes), "short" if end_of_data > data_bytes else "long"
-        problems.append(f"is {by:,} bytes too {word} for the tensors in its header")
-    return (tensors, begins), problems
+    if bad:
+        count = f"{len(bad):,}" if len(bad) < _MOST_BAD else f"{len(bad):,} or more"
+        problem = bad[0] if len(bad) == 1 else f"has {count} bad entries, the first: {bad[0]}"
+        return (tensors, begins), [problem]
+    end_of_data = max(map(add, begins, (kind.num_bytes for kind in kinds)), default=0)
+    gap = [found] if (found := _first_gap(tensors, begins)) else []
+    return (tensors, begins), gap + _problems_of_length(end_of_data, data_bytes)
+
+
+def _problems_of_length(end_of_data: int, data_bytes: int) -> list[str]:
+    """What is wrong with a file that is longer or shorter than its tensors."""
+    if end_of_data == data_bytes:
+        return []
+    by, word = abs(end_of_data - data_bytes), "short" if end_of_data > data_bytes else "long"
+    return [f"is {by:,} bytes too {word} for the tensors in its header"]
 
 
 def _first_gap(tensors: TensorColumns, begins: list[int]) -> str:

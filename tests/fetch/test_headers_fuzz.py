@@ -5,9 +5,13 @@ too, with the same names, types, shapes and bytes. Where it takes more, the test
 """
 
 import json
+import os
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +21,8 @@ from safetensors import SafetensorError, deserialize
 
 from k31ctl.fetch.header_text import ELEMENT_BITS, BadHeader, entries, plain_columns, sound_entry
 from k31ctl.fetch.headers import header_of
+from tests.fetch.conftest import ROOT
+from tests.fetch.hostile_headers import REFUSED
 
 FUZZ = settings(max_examples=800, derandomize=True, deadline=None, database=None)
 Tensors = list[tuple[str, str, list[int], int]]
@@ -133,7 +139,7 @@ def test_what_a_writer_writes_goes_the_quick_way_to_the_same_answer(
     made: tuple[dict[str, Any], int],
 ) -> None:
     text = SPELLINGS[0](made[0])
-    quick = plain_columns(text, made[1])
+    quick = plain_columns(text)
     assert quick is not None
     slow = [(name, *sound_entry(entry)) for name, entry in entries(text)]
     assert slow == list(zip(quick[0].names, quick[0].kinds, quick[1], strict=True))
@@ -170,3 +176,35 @@ def test_a_reason_is_given_where_the_package_refuses(text: bytes) -> None:
     with pytest.raises(BadHeader):
         for _, entry in entries(text):
             sound_entry(entry)
+
+
+# 100 MB of text and what Python needs for itself leave room for twice the text, not for objects
+# that 100 MB of JSON may stand for.
+_LIMIT_BYTES = 512 * 2**20
+_READ = f"""
+import resource, sys
+from pathlib import Path
+from k31ctl.fetch.headers import read_headers
+resource.setrlimit(resource.RLIMIT_AS, ({_LIMIT_BYTES}, {_LIMIT_BYTES}))
+(header,) = read_headers(Path(sys.argv[1]), ["m.safetensors"])
+print(header.file, header.problems[0])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds a process's address space")
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_hostile_header_is_refused_by_name_within_bounded_memory(
+    tmp_path: Path, kind: str
+) -> None:
+    make, said = REFUSED[kind]
+    text = make()
+    (tmp_path / "m.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
+    done = subprocess.run(
+        [sys.executable, "-c", _READ, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "MALLOC_ARENA_MAX": "1"},
+    )
+    assert done.stdout.startswith("m.safetensors "), done.stderr
+    assert said in done.stdout

@@ -1,6 +1,5 @@
 """Which files make up a checkpoint, and which tensor its index puts where."""
 
-import json
 import stat
 from collections import Counter
 from collections.abc import Iterable
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 from k31ctl.core.found_tensors import FoundTensor, names_of
 from k31ctl.errors import InputError
+from k31ctl.fetch.index_text import parsed
 from k31ctl.values import frozen
 
 INDEX_NAME: Final = "model.safetensors.index.json"
@@ -146,7 +146,7 @@ def _document(path: Path) -> dict[str, Any]:
             raise _bad("is not a regular file", path)
         if status.st_size > _MAX_INDEX_BYTES:
             raise _bad(f"is larger than {_MAX_INDEX_BYTES:,} bytes", path)
-        document = json.loads(path.read_bytes())
+        document = parsed(path.read_bytes())
     except OSError as error:
         raise _bad(f"cannot be read: {error.strerror}", path) from None
     except RecursionError:

@@ -44,6 +44,7 @@ _ALL_PLAIN: Final = bytes(set(range(32, 127)) - set(b"\\"))
 _PLAIN_KIND: Final = re.compile(r'([A-Z0-9_]+)","shape":\[([0-9,]*)')
 _QUOTES_OF_KIND: Final = 3
 _PIECE_BYTES: Final = 1 << 20
+_MOST_PIECE_BYTES: Final = 2 << 20
 _PREFIX: Final = b'{"'
 _PREFIX_OF_METADATA: Final = b'{"__metadata__":'
 _BEHIND_METADATA: Final = b',"'
@@ -118,7 +119,7 @@ def _pieces(raw: bytes, start: int, end: int) -> Iterator[bytes]:
     while start < end:
         cut = end if end - start <= _PIECE_BYTES else raw.find(between, start + _PIECE_BYTES, end)
         cut = end if cut < 0 else cut
-        yield raw[start:cut]
+        yield raw[start : min(cut, start + _MOST_PIECE_BYTES + 1)]  # no copy of what is too long
         start = cut + len(between)
 
 
@@ -134,7 +135,7 @@ class _Plain:
 
     def add(self, text: bytes) -> bool:
         """Take the entries of a piece; False where one is not plain, sound and in its place."""
-        if len(text) > 2 * _PIECE_BYTES or text.translate(None, _ALL_PLAIN):
+        if len(text) > _MOST_PIECE_BYTES or text.translate(None, _ALL_PLAIN):
             return False
         for written, mark in _MARKS:
             text = text.replace(written, mark)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 from k31ctl.errors import RefusedError
 from k31ctl.fetch.events import Event, Finished, Planned, Waiting
@@ -11,12 +12,15 @@ from k31ctl.fetch.hub import Hub, HubFile, Snapshot
 from k31ctl.fetch.journal import Journal
 from k31ctl.fetch.lock import locked
 from k31ctl.fetch.manifest import manifest_of, write_manifest
-from k31ctl.fetch.pace import PROBE_BYTES, events_of, measured_rate
+from k31ctl.fetch.pace import events_of
 from k31ctl.fetch.planning import FetchPlan, chosen_files, file_plan
+from k31ctl.fetch.rate_probe import measured_rate
 from k31ctl.fetch.space import require_room, space_for
 from k31ctl.fetch.throttle import Throttle
 from k31ctl.fetch.workers import Workers
 from k31ctl.values import frozen
+
+_FEWEST_TIMED_BYTES: Final = 4 * 1024 * 1024
 
 
 @frozen
@@ -86,7 +90,8 @@ def _plan(
     if rate is None and journal.rate_bytes_per_s:
         rate, source = journal.rate_bytes_per_s, "as last time"
     if rate is None and to_get and not write:
-        rate, source = measured_rate(hub, snapshot, files), "measured just now"
+        largest = max(files, key=lambda file: file.size_bytes)
+        rate, source = measured_rate(hub, snapshot, largest), "measured just now"
     return FetchPlan(
         snapshot=snapshot,
         revision=request.revision,
@@ -110,7 +115,7 @@ def _finished(
     """Write the record where all is proven, and sum up."""
     verified = workers.verified()
     seconds = time.monotonic() - start
-    if workers.bytes_downloaded > PROBE_BYTES:
+    if workers.bytes_downloaded > _FEWEST_TIMED_BYTES:
         journal.note_rate(workers.bytes_downloaded / max(seconds, 1e-6))
     if len(verified) == len(plan.files):
         journal.finish()

@@ -1,17 +1,14 @@
-"""How fast it goes: the progress of running work, and a rate that is measured beforehand."""
+"""The progress of running work, a few times a second."""
 
 import queue
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, Protocol
 
 from k31ctl.fetch.events import Event, Progress
-from k31ctl.fetch.hub import Hub, HubFile, Snapshot
 
 TICK_S: Final = 0.25
 RATE_WINDOW_S: Final = 10.0
-PROBE_BYTES: Final = 4 * 1024 * 1024
-_PROBE_S: Final = 0.25
 
 
 class Work(Protocol):
@@ -56,18 +53,6 @@ def events_of(work: Work, *, bytes_total: int, connections: int) -> Iterator[Eve
             yield _progress(work, bytes_total, marks)
     finally:
         work.stop()
-
-
-def measured_rate(hub: Hub, snapshot: Snapshot, files: Sequence[HubFile]) -> float | None:
-    """Read the begin of the largest file for a moment, on one connection, in bytes per second."""
-    largest = max(files, key=lambda file: file.size_bytes)
-    num_bytes = min(largest.size_bytes, PROBE_BYTES)
-    taken, start = 0, time.monotonic()
-    for piece in hub.chunks(snapshot, largest, 0, num_bytes):
-        taken += len(piece)
-        if time.monotonic() - start > _PROBE_S:
-            break
-    return taken / max(time.monotonic() - start, 1e-6) if taken else None
 
 
 def _progress(work: Work, bytes_total: int, marks: list[tuple[float, int]]) -> Progress:

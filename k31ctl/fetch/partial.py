@@ -14,7 +14,7 @@ from k31ctl.fetch.events import Event, Finished, Planned, Waiting
 from k31ctl.fetch.hub import Hub
 from k31ctl.fetch.journal import sync_folder
 from k31ctl.fetch.lock import locked
-from k31ctl.fetch.pace import events_of, measured_rate
+from k31ctl.fetch.pace import events_of
 from k31ctl.fetch.part_notes import PartNotes, work_folder
 from k31ctl.fetch.part_plan import (
     PartPlan,
@@ -28,6 +28,7 @@ from k31ctl.fetch.part_records import write_records
 from k31ctl.fetch.part_workers import PartWorkers
 from k31ctl.fetch.partial_marker import read_marker
 from k31ctl.fetch.proven import ProvenFiles
+from k31ctl.fetch.rate_probe import measured_rate
 from k31ctl.fetch.source import HubSource, Source
 from k31ctl.fetch.space import require_room
 from k31ctl.fetch.throttle import Throttle
@@ -49,7 +50,8 @@ def look_at_part(hub: Hub, repo: str, request: PartRequest) -> PartPlan:
             if (file := published(source, each.path)) is not None
         ]
         assert source.snapshot is not None
-        rate, told = measured_rate(hub, source.snapshot, files), "measured just now"
+        largest = max(files, key=lambda file: file.size_bytes)
+        rate, told = measured_rate(hub, source.snapshot, largest), "measured just now"
     return part_plan(source, request, wanted, write=False, rate=rate, rate_source=told)
 
 

@@ -10,12 +10,13 @@ from typing import Final
 from k31ctl.errors import RefusedError
 from k31ctl.fetch.events import Event, Finished, Planned, Progress, Waiting
 from k31ctl.fetch.hub import Hub, HubFile, Snapshot
-from k31ctl.fetch.journal import Journal
+from k31ctl.fetch.journal import Journal, drop_temporary
 from k31ctl.fetch.lock import locked
-from k31ctl.fetch.manifest import manifest_of, write_manifest
+from k31ctl.fetch.manifest import MANIFEST_NAME, manifest_of, write_manifest
 from k31ctl.fetch.planning import FetchPlan, chosen_files, file_plan
-from k31ctl.fetch.space import require_room, space_for
+from k31ctl.fetch.space import drop_probes, require_room, space_for
 from k31ctl.fetch.throttle import Throttle
+from k31ctl.fetch.trouble import disk_failure
 from k31ctl.fetch.workers import Workers
 from k31ctl.values import frozen
 
@@ -58,6 +59,15 @@ def run(
     Raises a K31Error where the work cannot begin; what fails later is in ``Finished``. Closing the
     iterator stops the work within a moment and keeps what is here.
     """
+    try:
+        yield from _run(hub, request, throttle, now=now)
+    except OSError as error:
+        raise disk_failure(error, where=str(request.folder)) from None
+
+
+def _run(
+    hub: Hub, request: FetchRequest, throttle: Throttle, *, now: Callable[[], str]
+) -> Iterator[Event]:
     start = time.monotonic()
     snapshot = hub.snapshot(request.repo, request.revision)
     plan = _plan(hub, request, snapshot, Journal(request.folder), write=True)
@@ -73,6 +83,8 @@ def run(
         plan = _plan(hub, request, snapshot, journal, write=True)
         journal.begin(request.repo)
         journal.drop_strangers(snapshot.files)
+        drop_probes(request.folder)
+        drop_temporary(request.folder / MANIFEST_NAME)
         yield Planned(plan=plan)
         workers = Workers(hub, snapshot, plan, journal, throttle, sync=request.sync)
         yield from _events(workers, plan, request.connections)
@@ -129,6 +141,7 @@ def _events(workers: Workers, plan: FetchPlan, connections: int) -> Iterator[Eve
                     continue
             except queue.Empty:
                 if not running:
+                    workers.raise_unforeseen()
                     return
             marks.append((time.monotonic(), workers.bytes_downloaded))
             while marks[-1][0] - marks[0][0] > _RATE_WINDOW_S:

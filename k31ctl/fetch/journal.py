@@ -24,6 +24,7 @@ from k31ctl.values import frozen
 
 STATE_FOLDER: Final = ".k31ctl"
 _STATE_BYTES: Final = 256
+_TEMPORARY: Final = ".tmp"
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -83,6 +84,7 @@ class Journal:
             )
         self.repo = repo
         self.parts_folder.mkdir(parents=True, exist_ok=True)
+        drop_temporary(self._path)
         self._save()
 
     def add(self, file: HubFile, *, digest: str, synced: bool) -> None:
@@ -100,9 +102,10 @@ class Journal:
         self._save()
 
     def note_rate(self, bytes_per_s: float) -> None:
-        """Keep the rate of this run, for the next estimate."""
+        """Keep the rate of this run, for the next estimate, where there is room for it."""
         self.rate_bytes_per_s = bytes_per_s
-        self._save()
+        with suppress(OSError):
+            self._save()
 
     def part_path(self, file: HubFile) -> Path:
         """Return where the bytes of a file in flight lie."""
@@ -168,15 +171,25 @@ def boot_id() -> str:
 
 def replace(path: Path, state: Mapping[str, Any], *, sync: bool) -> None:
     """Write a JSON file whole: under another name, then renamed."""
-    temporary = path.with_name(f"{path.name}.{threading.get_ident()}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(state, file, indent=1, sort_keys=True)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
-    temporary.replace(path)
+    temporary = path.with_name(f"{path.name}.{threading.get_ident()}{_TEMPORARY}")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump(state, file, indent=1, sort_keys=True)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
     if sync:
         sync_folder(path.parent)
+
+
+def drop_temporary(path: Path) -> None:
+    """Remove what a killed ``replace`` of this file has left."""
+    for left in path.parent.glob(f"{path.name}.*{_TEMPORARY}"):
+        left.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

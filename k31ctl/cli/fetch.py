@@ -52,7 +52,7 @@ def fetch(
     from k31ctl.fetch.hub_metadata import token_from_environment
     from k31ctl.fetch.job import FetchRequest, look, run
     from k31ctl.fetch.throttle import Throttle
-    from k31ctl.report.fetch import show_fetch, show_fetch_plan
+    from k31ctl.report.fetch import show_fetch, show_fetch_plan, show_retry
 
     hub = Hub(
         endpoints=endpoint or (DEFAULT_ENDPOINT,),
@@ -60,6 +60,7 @@ def fetch(
         stall_s=stall,
         timeout_s=min(stall, 10.0),
         max_retries=retries,
+        on_retry=show_retry,
     )
     request = FetchRequest(
         repo=repository(Store(default_folders(profiles or ())), repo),

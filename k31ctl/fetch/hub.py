@@ -6,6 +6,7 @@ from contextlib import closing, contextmanager
 from typing import Final, TypeVar
 from urllib.parse import quote, urljoin
 
+from k31ctl.errors import UsageError
 from k31ctl.fetch.patience import Patience
 from k31ctl.fetch.trouble import (
     TransferError,
@@ -99,9 +100,8 @@ class Hub:
         on_retry: Callable[[str, str, float], None] | None = None,
     ) -> None:
         """``on_retry`` is told what is asked again, why, and in how many seconds."""
-        self.endpoints = tuple(endpoint.rstrip("/") for endpoint in endpoints)
+        self.endpoints = tuple(_endpoint(text) for text in endpoints)
         self._token = token
-        self._timeout_s = timeout_s
         self._max_retries, self._backoff_s = max_retries, backoff_s
         self.on_retry = on_retry
         self._wire = Wire(timeout_s=timeout_s, stall_s=stall_s)
@@ -129,13 +129,15 @@ class Hub:
         Raises InputError for an unknown repository or revision, RefusedError where access is not
         given, EndpointError where no endpoint answers.
         """
-        from k31ctl.fetch.hub_metadata import read_snapshot  # noqa: PLC0415  slow to import
+        from k31ctl.fetch.hub_metadata import (  # noqa: PLC0415  it imports this module
+            Question,
+            read_snapshot,
+        )
 
         def ask(number: int) -> Snapshot:
             endpoint = self.endpoints[number % len(self.endpoints)]
-            return read_snapshot(
-                repo, revision, endpoint=endpoint, token=self._token, timeout_s=self._timeout_s
-            )
+            question = Question(repo=repo, revision=revision, endpoint=endpoint, token=self._token)
+            return read_snapshot(self._wire, question)
 
         return self.persist(repo, ask)
 
@@ -224,9 +226,10 @@ class Hub:
             if url == known and response.status in _RUN_OUT:
                 url = known = first  # the signature of a kept address has run out
                 continue
-            if origin(url) != origin(endpoint) and response.status in _RUN_OUT:
+            is_hubs = origin(url) == origin(endpoint) or response.header("X-Error-Code")
+            if response.status in _RUN_OUT and not is_hubs:
                 raise broken(f"the address it redirects to answers {response.status}", where=where)
-            raise refused_status(response.status, where=where, after_s=_wait(response))
+            raise refused_status(response.status, where=where, after_s=response.retry_after_s)
         raise broken(f"the server redirects more than {_MOST_REDIRECTS} times", where=where)
 
     def _remember(self, key: tuple[str, str], url: str | None) -> None:
@@ -302,6 +305,21 @@ class Hub:
         return Body(response, start=start, end=end, where=where)
 
 
+def _endpoint(text: str) -> str:
+    """Return an endpoint's address; raises UsageError where it is none or holds a password."""
+    try:
+        scheme, host, _ = origin(text)
+    except ValueError:
+        scheme = host = ""
+    if scheme not in ("http", "https") or not host or "@" in text or "?" in text:
+        raise UsageError(
+            "not the address of an endpoint",
+            where=text.rpartition("@")[2].partition("?")[0][:200],
+            remedy="write it as https://HOST or https://HOST/PATH, and the token into HF_TOKEN",
+        )
+    return text.rstrip("/")
+
+
 def _joined(url: str, target: str, where: str) -> str:
     """Return where a redirect leads; servers also send addresses with blanks and accents."""
     try:
@@ -315,14 +333,6 @@ def _joined(url: str, target: str, where: str) -> str:
 
 def _tag(header: str | None) -> str | None:
     return header.removeprefix("W/").strip('"') if header else None
-
-
-def _wait(response: Response) -> float | None:
-    """Return how many seconds the server asks us to wait; a date is read as one minute."""
-    text = response.header("Retry-After")
-    if not text:
-        return None
-    return float(text) if text.isdigit() else 60.0
 
 
 def _end_of_range(response: Response, file: HubFile, start: int, end: int, where: str) -> int:

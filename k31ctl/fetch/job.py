@@ -2,7 +2,7 @@
 
 import queue
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,7 @@ from k31ctl.fetch.journal import Journal, drop_temporary
 from k31ctl.fetch.lock import locked
 from k31ctl.fetch.manifest import MANIFEST_NAME, manifest_of, write_manifest
 from k31ctl.fetch.planning import FetchPlan, chosen_files, file_plan
+from k31ctl.fetch.rate_probe import measured_rate
 from k31ctl.fetch.space import drop_probes, require_room, space_for
 from k31ctl.fetch.throttle import Throttle
 from k31ctl.fetch.trouble import disk_failure
@@ -22,8 +23,7 @@ from k31ctl.values import frozen
 
 _TICK_S: Final = 0.25
 _RATE_WINDOW_S: Final = 10.0
-_PROBE_BYTES: Final = 4 * 1024 * 1024
-_PROBE_S: Final = 0.25
+_FEWEST_TIMED_BYTES: Final = 4 * 1024 * 1024
 
 
 @frozen
@@ -53,7 +53,7 @@ def look(hub: Hub, request: FetchRequest) -> FetchPlan:
 
 def run(
     hub: Hub, request: FetchRequest, throttle: Throttle, *, now: Callable[[], str]
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Fetch, prove and record; ``now`` gives the time for the record, in ISO 8601.
 
     Raises a K31Error where the work cannot begin; what fails later is in ``Finished``. Closing the
@@ -67,7 +67,7 @@ def run(
 
 def _run(
     hub: Hub, request: FetchRequest, throttle: Throttle, *, now: Callable[[], str]
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     start = time.monotonic()
     snapshot = hub.snapshot(request.repo, request.revision)
     plan = _plan(hub, request, snapshot, Journal(request.folder), write=True)
@@ -104,7 +104,8 @@ def _plan(
     if rate is None and journal.rate_bytes_per_s:
         rate, source = journal.rate_bytes_per_s, "as last time"
     if rate is None and to_get and not write:
-        rate, source = _measured_rate(hub, snapshot, files), "measured just now"
+        largest = max(files, key=lambda file: file.size_bytes)
+        rate, source = measured_rate(hub, snapshot, largest), "measured just now"
     return FetchPlan(
         snapshot=snapshot,
         revision=request.revision,
@@ -114,18 +115,6 @@ def _plan(
         rate_bytes_per_s=rate,
         rate_source=source if rate else "",
     )
-
-
-def _measured_rate(hub: Hub, snapshot: Snapshot, files: tuple[HubFile, ...]) -> float | None:
-    """Read the begin of the largest file for a moment, on one connection, in bytes per second."""
-    largest = max(files, key=lambda file: file.size_bytes)
-    num_bytes = min(largest.size_bytes, _PROBE_BYTES)
-    taken, start = 0, time.monotonic()
-    for piece in hub.chunks(snapshot, largest, 0, num_bytes):
-        taken += len(piece)
-        if time.monotonic() - start > _PROBE_S:
-            break
-    return taken / max(time.monotonic() - start, 1e-6) if taken else None
 
 
 def _events(workers: Workers, plan: FetchPlan, connections: int) -> Iterator[Event]:
@@ -177,7 +166,7 @@ def _finished(
     """Write the record where all is proven, and sum up."""
     verified = workers.verified()
     seconds = time.monotonic() - start
-    if workers.bytes_downloaded > _PROBE_BYTES:
+    if workers.bytes_downloaded > _FEWEST_TIMED_BYTES:
         journal.note_rate(workers.bytes_downloaded / max(seconds, 1e-6))
     if len(verified) == len(plan.files):
         journal.finish()

@@ -3,11 +3,12 @@
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from typing import Any
 
 from k31ctl import units
-from k31ctl.fetch.events import Event, Finished, Planned
+from k31ctl.fetch.events import Event, Finished, Planned, Retried
 from k31ctl.fetch.planning import FetchPlan, FileState
 from k31ctl.fetch.space import Space, require_room
 from k31ctl.report.durations import duration
@@ -24,37 +25,22 @@ def show_fetch_plan(plan: FetchPlan, *, as_json: bool) -> None:
     require_room(plan.space)
 
 
-def show_fetch(events: Iterator[Event], *, as_json: bool, as_events: bool) -> None:
+def show_fetch(events: Generator[Event, None, None], *, as_json: bool, as_events: bool) -> None:
     """Show a download while it runs; the answer goes to standard output, the rest to error.
 
     Raises the failure where a file could not be had or proven; an interrupt is shown with the
     command that goes on.
     """
     lines = Lines(sys.stderr)
-    plan: FetchPlan | None = None
-    finished: Finished | None = None
     try:
-        for event in events:
-            match event:
-                case Planned():
-                    plan = event.plan
-                    if not (as_json or as_events):
-                        sys.stderr.write(plan_text(plan))
-                case Finished():
-                    finished = event
-                case _:
-                    lines.show(event)
-            if as_events:
-                sys.stdout.write(event_line(event))
-                sys.stdout.flush()
+        with closing(events):
+            plan, finished = _shown(events, lines, as_json=as_json, as_events=as_events)
     except KeyboardInterrupt:
         lines.clear()
-        events.close()  # type: ignore[attr-defined]
         sys.stderr.write(f"stopped; what is here is kept. To go on:\n  {resume_command()}\n")
         raise
-    lines.clear()
-    assert plan is not None
-    assert finished is not None
+    finally:
+        lines.clear()
     if as_json:
         sys.stdout.write(
             envelope("fetch", inputs=_inputs(plan), result=_planned(plan) | _result(finished))
@@ -63,6 +49,35 @@ def show_fetch(events: Iterator[Event], *, as_json: bool, as_events: bool) -> No
         sys.stdout.write(finished_text(plan, finished))
     if finished.failure is not None:
         raise finished.failure
+
+
+def show_retry(what: str, reason: str, wait_s: float) -> None:
+    """Write to standard error that a hub is asked again, before there is anything else to show."""
+    Lines(sys.stderr).show(Retried(path=what, reason=reason, wait_s=wait_s))
+
+
+def _shown(
+    events: Iterator[Event], lines: Lines, *, as_json: bool, as_events: bool
+) -> tuple[FetchPlan, Finished]:
+    """Show each event as it comes; returns what was planned and what came of it."""
+    plan: FetchPlan | None = None
+    finished: Finished | None = None
+    for event in events:
+        match event:
+            case Planned():
+                plan = event.plan
+                if not (as_json or as_events):
+                    sys.stderr.write(plan_text(plan))
+            case Finished():
+                finished = event
+            case _:
+                lines.show(event)
+        if as_events:
+            sys.stdout.write(event_line(event))
+            sys.stdout.flush()
+    assert plan is not None
+    assert finished is not None
+    return plan, finished
 
 
 def plan_text(plan: FetchPlan) -> str:

@@ -224,7 +224,7 @@ class Hub:
             response.close()
             self._remember(key, None)
             if url == known and response.status in _RUN_OUT:
-                url = known = first  # the signature of a kept address has run out
+                url, known = first, None  # the signature of a kept address has run out
                 continue
             is_hubs = origin(url) == origin(endpoint) or response.header("X-Error-Code")
             if response.status in _RUN_OUT and not is_hubs:

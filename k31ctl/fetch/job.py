@@ -21,6 +21,7 @@ from k31ctl.fetch.trouble import disk_failure
 from k31ctl.fetch.workers import Workers
 from k31ctl.values import frozen
 
+_LOOK_S: Final = 0.02
 _TICK_S: Final = 0.25
 _RATE_WINDOW_S: Final = 10.0
 _FEWEST_TIMED_BYTES: Final = 4 * 1024 * 1024
@@ -63,6 +64,8 @@ def run(
         yield from _run(hub, request, throttle, now=now)
     except OSError as error:
         raise disk_failure(error, where=str(request.folder)) from None
+    finally:
+        hub.stop()
 
 
 def _run(
@@ -125,13 +128,13 @@ def _events(workers: Workers, plan: FetchPlan, connections: int) -> Iterator[Eve
         while True:
             running = workers.is_running()
             try:
-                yield workers.events.get(timeout=_TICK_S if running else 0)
-                if time.monotonic() - marks[-1][0] < _TICK_S:
-                    continue
+                yield workers.events.get(timeout=_LOOK_S if running else 0)
             except queue.Empty:
                 if not running:
                     workers.raise_unforeseen()
                     return
+            if time.monotonic() - marks[-1][0] < _TICK_S:
+                continue
             marks.append((time.monotonic(), workers.bytes_downloaded))
             while marks[-1][0] - marks[0][0] > _RATE_WINDOW_S:
                 marks.pop(0)

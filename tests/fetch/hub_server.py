@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 REPO = "owner/name"
@@ -45,10 +45,14 @@ class Answer:
     status: int
     headers: dict[str, str]
     content: bytes
+    file: bytes
     cut_after: int | None = None
     stall_after: int | None = None
     stall_s: float = 0.0
     rate: float | None = None
+    piece: int = PIECE
+    protocol: str = "HTTP/1.1"
+    is_chunked: bool = False
 
 
 @dataclass
@@ -61,6 +65,7 @@ class HubServer:
     small: frozenset[str] = frozenset({"config.json", "LICENSE"})
     token: str | None = None
     redirect_host: str | None = "localhost"
+    location: Callable[[str, str], str] = lambda _name, usual: usual
     fault: Fault = lambda _: None
     api_fault: Callable[[int], tuple[int, dict[str, str], bytes] | None] = lambda _: None
     shown: dict[str, bytes] = field(default_factory=dict)
@@ -178,7 +183,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _redirect(self, name: str) -> None:
         port = self.connection.getsockname()[1]
-        target = f"http://{self.hub.redirect_host}:{port}/cdn/{name}?signature=secret"
+        usual = f"http://{self.hub.redirect_host}:{port}/cdn/{quote(name)}?signature=secret"
+        target = self.hub.location(name, usual)
         self._plain(302, self._tags(name) | {"Location": target}, b"")
 
     def _bytes(self, name: str, request: Asked, *, linked: bool) -> None:
@@ -200,29 +206,36 @@ class _Handler(BaseHTTPRequestHandler):
             status=status,
             headers=headers,
             content=content[start:end],
+            file=content,
         )
         answer.headers.setdefault("Content-Length", str(len(answer.content)))
         hub.fault(answer)
         self._send(answer, request)
 
     def _send(self, answer: Answer, request: Asked) -> None:
+        self.protocol_version = answer.protocol
+        if answer.is_chunked:
+            answer.headers.pop("Content-Length")
+            answer.headers["Transfer-Encoding"] = "chunked"
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
         self.end_headers()
-        for offset in range(0, len(answer.content), PIECE):
-            piece = answer.content[offset : offset + PIECE]
+        for offset in range(0, len(answer.content), answer.piece):
+            piece = answer.content[offset : offset + answer.piece]
             if answer.cut_after is not None and offset >= answer.cut_after:
                 self.connection.shutdown(socket.SHUT_RDWR)
                 self.close_connection = True
                 return
             if answer.stall_after is not None and offset >= answer.stall_after:
                 time.sleep(answer.stall_s)
-            self.wfile.write(piece)
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if answer.is_chunked else piece)
             request.num_bytes += len(piece)
             if answer.rate:
                 time.sleep(len(piece) / answer.rate)
-        if int(answer.headers["Content-Length"]) != len(answer.content):
+        if answer.is_chunked:
+            self.wfile.write(b"0\r\n\r\n")
+        elif int(answer.headers.get("Content-Length", -1)) != len(answer.content):
             self.close_connection = True
 
     def _plain(self, status: int, headers: dict[str, str], body: bytes) -> None:

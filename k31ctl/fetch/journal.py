@@ -122,7 +122,9 @@ class Journal:
         except OSError:
             return 0
         length = state.get(kept)
-        return min(length, there, file.size_bytes) if isinstance(length, int) else 0
+        if not isinstance(length, int) or length < 0:
+            return 0
+        return min(length, there, file.size_bytes)
 
     def state_path(self, file: HubFile) -> Path:
         """Return where the state of a file in flight lies."""
@@ -206,7 +208,7 @@ def _read(path: Path) -> dict[str, Any]:
     """Return a state, empty where there is none that can be read."""
     try:
         found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

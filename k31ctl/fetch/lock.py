@@ -112,7 +112,7 @@ def _flocked(handle: int) -> bool:
 def _owner(handle: int) -> dict[str, Any]:
     try:
         found = json.loads(os.pread(handle, 4096, 0) or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -43,6 +43,17 @@ def unreachable(reason: str, *, where: str) -> TransferError:
     return TransferError(reason, final=final)
 
 
+def untrusted(reason: str, *, where: str) -> TransferError:
+    """The endpoint's certificate is not one that we trust; asking again does not change it."""
+    final = EndpointError(
+        f"the endpoint cannot be reached: its certificate is not trusted ({reason})",
+        where=where,
+        remedy="let SSL_CERT_FILE name a file with your own authority's certificate, "
+        "or name another --endpoint",
+    )
+    return TransferError("its certificate is not trusted", final=final, again=False)
+
+
 def broken(reason: str, *, where: str) -> TransferError:
     """The answer is not what the protocol allows, as a page from a proxy instead of data."""
     final = EndpointError(

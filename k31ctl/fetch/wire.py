@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from k31ctl.errors import InputError
-from k31ctl.fetch.trouble import StoppedError, unreachable
+from k31ctl.fetch.trouble import StoppedError, unreachable, untrusted
 
 _CA_VARIABLES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _MOST_DRAINED: Final = 64 * 1024
@@ -162,11 +162,7 @@ class Wire:
         if isinstance(error, TimeoutError):
             return unreachable(f"no bytes for {self._stall_s:g} s", where=shown)
         if isinstance(error, ssl.SSLCertVerificationError):
-            return unreachable(
-                f"its certificate is not trusted ({error.verify_message}); "
-                "SSL_CERT_FILE names a file with further authorities",
-                where=shown,
-            )
+            return untrusted(error.verify_message, where=shown)
         if isinstance(error, http.client.IncompleteRead | http.client.RemoteDisconnected):
             return unreachable("the connection was cut", where=shown)
         if isinstance(error, http.client.HTTPException | ValueError):

@@ -1,15 +1,22 @@
 """A download in this process, for what does not need a process of its own: quicker to begin."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from k31ctl.fetch.events import Event, Finished
 from k31ctl.fetch.hub import Hub
 from k31ctl.fetch.job import FetchRequest, run
 from k31ctl.fetch.throttle import Throttle
 from tests.fetch.hub_server import HubServer
+
+E = TypeVar("E", bound=Event)
+
+
+def unlimited(stopped: threading.Event) -> Throttle:
+    return Throttle(limit_bytes_per_s=None, hours=None, stopped=stopped)
 
 
 class Download:
@@ -25,6 +32,7 @@ class Download:
         stall_s: float = 2.0,
         retries: int = 2,
         token: str | None = None,
+        throttle: Callable[[threading.Event], Throttle] = unlimited,
         wait: bool = True,
         sync: bool = True,
     ) -> None:
@@ -47,8 +55,9 @@ class Download:
             sync=sync,
             accepted_by=None,
         )
-        throttle = Throttle(limit_bytes_per_s=None, hours=None, stopped=self.hub.stopped)
-        self.steps = run(self.hub, request, throttle, now=lambda: datetime.now(UTC).isoformat())
+        self.steps = run(
+            self.hub, request, throttle(self.hub.stopped), now=lambda: datetime.now(UTC).isoformat()
+        )
         self.events: list[Event] = []
 
     def until(self, kind: type[Event]) -> None:
@@ -68,10 +77,5 @@ class Download:
             raise last.failure
         return last
 
-    def of(self, kind: type[Event]) -> list[Event]:
+    def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
-
-
-def num_threads() -> int:
-    """Threads of downloads that have not ended."""
-    return sum(thread.name.startswith("fetch") for thread in threading.enumerate())

@@ -8,6 +8,7 @@ answer that redirects, the bytes at another address.
 import hashlib
 import json
 import socket
+import ssl
 import threading
 import time
 from collections import Counter
@@ -31,6 +32,7 @@ class Asked:
     path: str
     headers: dict[str, str]
     num_bytes: int = 0
+    at_s: float = field(default_factory=time.monotonic)
 
 
 @dataclass
@@ -64,6 +66,7 @@ class HubServer:
     gated: Any = False
     small: frozenset[str] = frozenset({"config.json", "LICENSE"})
     token: str | None = None
+    commit: str = COMMIT
     redirect_host: str | None = "localhost"
     location: Callable[[str, str], str] = lambda _name, usual: usual
     fault: Fault = lambda _: None
@@ -71,6 +74,8 @@ class HubServer:
     shown: dict[str, bytes] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    num_at_once: int = 0
+    most_at_once: int = 0
     url: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -84,6 +89,18 @@ class HubServer:
         with self.lock:
             self.asked.clear()
             self.counts.clear()
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Count how many answers with bytes are under way."""
+        with self.lock:
+            self.num_at_once += 1
+            self.most_at_once = max(self.most_at_once, self.num_at_once)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.num_at_once -= 1
 
     def count(self, what: str) -> int:
         with self.lock:
@@ -106,7 +123,7 @@ class HubServer:
             "_id": "1",
             "id": self.repo,
             "modelId": self.repo,
-            "sha": COMMIT,
+            "sha": self.commit,
             "private": False,
             "gated": self.gated,
             "disabled": False,
@@ -140,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif path.startswith("/cdn/"):
             self._bytes(path.removeprefix("/cdn/"), request, linked=False)
         else:
-            prefix = f"/{hub.repo}/resolve/{COMMIT}/"
+            prefix = f"/{hub.repo}/resolve/{hub.commit}/"
             if not path.startswith(prefix):
                 self._plain(404, {"X-Error-Code": "EntryNotFound"}, b"")
             elif self._is_denied():
@@ -173,10 +190,10 @@ class _Handler(BaseHTTPRequestHandler):
         content = self.hub.shown.get(name, self.hub.files[name])
         if name in self.hub.small:
             tag = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-            return {"ETag": f'"{tag}"', "X-Repo-Commit": COMMIT}
+            return {"ETag": f'"{tag}"', "X-Repo-Commit": self.hub.commit}
         tag = hashlib.sha256(content).hexdigest()
         return {
-            "X-Repo-Commit": COMMIT,
+            "X-Repo-Commit": self.hub.commit,
             "X-Linked-Size": str(len(content)),
             "X-Linked-Etag": f'"{tag}"',
         }
@@ -210,7 +227,8 @@ class _Handler(BaseHTTPRequestHandler):
         )
         answer.headers.setdefault("Content-Length", str(len(answer.content)))
         hub.fault(answer)
-        self._send(answer, request)
+        with hub.answering():
+            self._send(answer, request)
 
     def _send(self, answer: Answer, request: Asked) -> None:
         self.protocol_version = answer.protocol
@@ -256,11 +274,14 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def running_hub(hub: HubServer) -> Iterator[HubServer]:
-    """Serve until the block ends."""
+def running_hub(hub: HubServer, *, context: ssl.SSLContext | None = None) -> Iterator[HubServer]:
+    """Serve until the block ends, with TLS where a context is given."""
     handler = type("Handler", (_Handler,), {"hub": hub})
     server = _Server(("127.0.0.1", 0), handler)
-    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    scheme = "http" if context is None else "https"
+    hub.url = f"{scheme}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -136,7 +136,7 @@ def test_a_disk_that_another_fills_meanwhile_loses_nothing(hub: HubServer, mount
     with pytest.raises(RefusedError, match="no space left on device") as full:
         download.finish()
     assert "goes on from here" in full.value.remedy
-    with pytest.raises(RefusedError, match="no space left on device|are needed on"):
+    with pytest.raises(RefusedError, match=r"no space left on device|are needed on"):
         Download(hub, folder / "w").finish()
     (folder / "theirs").unlink()
     hub.fault = lambda _: None

@@ -79,3 +79,8 @@ class Download:
 
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
+
+
+def fetch_in_a_child(url: str, repo: str, folder: str) -> None:
+    """What a process does that is killed."""
+    Download(HubServer(files={}, repo=repo, url=url), Path(folder), retries=1).finish()

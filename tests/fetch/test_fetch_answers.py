@@ -5,13 +5,15 @@ stays, and ends in one clear failure.
 """
 
 import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from k31ctl.errors import K31Error
-from tests.fetch.conftest import is_whole
+from k31ctl.errors import InputError, K31Error
+from k31ctl.fetch.manifest import read_manifest
+from tests.fetch.conftest import Fetch, is_whole
 from tests.fetch.direct import Download
 from tests.fetch.hub_server import COMMIT, REPO, Answer, Fault, HubServer, status_once
 
@@ -219,3 +221,51 @@ def test_a_token_that_is_withdrawn_meanwhile_is_told_as_that(
     with pytest.raises(K31Error, match="private or gated") as failed:
         Download(hub, tmp_path / "w", token="hf_first").finish()
     assert failed.value.exit_code == 4
+
+
+@pytest.mark.parametrize("path", ["../x", "/x", "a//b", "a\nb", "\x1b[2Jx", "\udcffx", "a\\b", "."])
+def test_a_name_that_is_no_safe_path_is_refused_and_nothing_written(
+    hub: HubServer, tmp_path: Path, path: str
+) -> None:
+    info = hub.info()
+    info["siblings"].append({"rfilename": path, "size": 1, "blobId": "0" * 40})
+    body = json.dumps(info).encode()
+    hub.api_fault = lambda _: (200, {"Content-Type": "application/json"}, body)
+    with pytest.raises(InputError, match="unsafe path") as refused:
+        Download(hub, tmp_path / "w").finish()
+    assert str(refused.value).isprintable()
+    assert not (tmp_path / "w").exists()
+
+
+def test_what_this_program_writes_is_not_taken_from_a_repository(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    """As in a repository that was uploaded from a folder of ours."""
+    ours = {".k31ctl/journal.json": b'{"repo": "other"}', "k31ctl-manifest.json": b"{}"}
+    theirs = dict(hub.files)
+    hub.files = theirs | ours
+    Download(hub, tmp_path / "w").finish()
+    hub.files = theirs
+    assert is_whole(hub, tmp_path / "w")
+    record = read_manifest(tmp_path / "w")
+    assert record is not None
+    assert (record.is_complete, len(record.files)) == (True, len(theirs))
+    hub.files = theirs | ours
+    assert Download(hub, tmp_path / "w").finish().bytes_downloaded == 0
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [status_once(500, {}, times=99), status_once(403, {}, times=99), page_in_chunks],
+    ids=["500", "403", "page"],
+)
+def test_a_token_and_a_signature_are_in_no_message_of_any_failure(
+    hub: HubServer, fetch: Fetch, tmp_path: Path, fault: Fault
+) -> None:
+    hub.token, hub.fault, hub.small = "hf_canary0123456789", fault, frozenset()
+    done = fetch("--debug", "--events", "--retries", "1", HF_TOKEN=hub.token)
+    assert (done.returncode, "Traceback" in done.stderr) == (6, True)
+    kept = [path.read_bytes() for path in (tmp_path / "w").rglob("*") if path.is_file()]
+    for secret in (hub.token, "signature=secret"):
+        assert secret not in done.stdout + done.stderr
+        assert secret.encode() not in b"".join(kept)

@@ -6,6 +6,8 @@ Small filesystems are mounted, which needs root; permissions are tried without r
 import os
 import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from k31ctl.errors import RefusedError
-from k31ctl.fetch.events import Planned
+from k31ctl.fetch.events import Planned, Progress
 from tests.fetch.conftest import command, environment, is_whole
 from tests.fetch.direct import Download
 from tests.fetch.hub_server import HubServer
@@ -43,6 +45,31 @@ def mount(tmp_path: Path) -> Iterator[Mount]:
         pytest.skip("to mount a filesystem needs root")
     with ExitStack() as held:
         yield lambda options: held.enter_context(mounted(tmp_path / "mounted", options))
+
+
+@pytest.fixture
+def folding(tmp_path: Path) -> Iterator[Path]:
+    """A filesystem where names in any case are one, with neither links nor locks."""
+    folder = tmp_path / "folding"
+    folder.mkdir()
+    if os.geteuid() or not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        pytest.skip("a filesystem of one's own needs root and /dev/fuse")
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.fetch.folding_filesystem", str(folder)],
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        while not folder.is_mount():
+            if server.poll() is not None:
+                pytest.skip(f"FUSE cannot be mounted here: {server.communicate()[1][-200:]}")
+            time.sleep(0.02)
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
+        server.kill()
+        server.communicate()
 
 
 def without_privileges(hub: HubServer, folder: Path, *options: str) -> tuple[int, str]:
@@ -167,6 +194,33 @@ def test_a_filesystem_that_follows_no_links_is_enough(hub: HubServer, mount: Mou
     Download(hub, folder / "w").finish()
     assert is_whole(hub, folder / "w")
     assert not [path for path in folder.rglob("*") if path.is_symlink()]
+
+
+@pytest.mark.parametrize("other", ["Config.JSON", "ﬁle/config.json"])
+def test_two_names_that_would_be_one_are_refused_before_the_first_byte(
+    hub: HubServer, folding: Path, tmp_path: Path, other: str
+) -> None:
+    hub.files |= {other: b"{}", other.replace("ﬁ", "FI"): b"[]"}
+    with pytest.raises(RefusedError, match="are one file on this case-insensitive") as refused:
+        Download(hub, folding / "w").finish()
+    assert (refused.value.rule, hub.num_bytes()) == ("fetch-case", 0)
+    assert "--exclude" in refused.value.remedy
+    Download(hub, tmp_path / "w").finish()
+    assert is_whole(hub, tmp_path / "w")
+
+
+def test_a_filesystem_without_case_links_and_locks_is_enough(hub: HubServer, folding: Path) -> None:
+    hub.fault = lambda answer: setattr(answer, "rate", 4e6)
+    first = Download(hub, folding / "w")
+    first.until(Planned)
+    with pytest.raises(RefusedError, match="is fetching into this folder"):
+        Download(hub, folding / "w", wait=False).finish()
+    first.until(Progress)
+    first.steps.close()
+    hub.fault = lambda _: None
+    assert Download(hub, folding / "w").finish().bytes_reused > 0
+    assert is_whole(hub, folding / "w")
+    assert Download(hub, folding / "w").finish().bytes_downloaded == 0
 
 
 def test_the_longest_name_is_taken_and_a_longer_one_refused(hub: HubServer, tmp_path: Path) -> None:

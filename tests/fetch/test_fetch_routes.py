@@ -23,7 +23,7 @@ from k31ctl.fetch.events import Paused, Progress, Retried
 from k31ctl.fetch.patience import Patience
 from k31ctl.fetch.throttle import Throttle, parse_hours
 from k31ctl.fetch.trouble import StoppedError, unreachable
-from tests.fetch.conftest import Fetch, is_whole
+from tests.fetch.conftest import Fetch, command, environment, is_whole
 from tests.fetch.direct import Download
 from tests.fetch.hub_server import Answer, Fault, HubServer, running_hub, status_once
 
@@ -304,6 +304,27 @@ def test_one_large_file_is_shared_by_all_connections(hub: HubServer, tmp_path: P
     Download(hub, tmp_path / "w", connections=4).finish()
     assert hub.most_at_once == 4
     assert is_whole(hub, tmp_path / "w")
+
+
+def peak_bytes(process: subprocess.Popen[bytes]) -> int:
+    """Resident memory of a process at its most, until it ends."""
+    peak = 0
+    while process.poll() is None:
+        with suppress(OSError, IndexError):
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            peak = max(peak, int(status.partition("VmHWM:")[2].split()[0]) * 1024)
+        time.sleep(0.02)
+    return peak
+
+
+def test_memory_does_not_grow_with_the_files(hub: HubServer, tmp_path: Path) -> None:
+    hub.files = {BIG: random.Random(1).randbytes(160 * 2**20)}
+    with subprocess.Popen(
+        command(hub, tmp_path / "w"), env=environment(), stderr=subprocess.DEVNULL
+    ) as process:
+        peak = peak_bytes(process)
+    assert process.returncode == 0
+    assert 20e6 < peak < 150e6
 
 
 def test_a_rate_is_kept_by_all_connections_together(hub: HubServer, fetch: Fetch) -> None:

@@ -26,6 +26,7 @@ _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _RUN_OUT: Final = (400, 401, 403, 404, 410)
 _MOST_REDIRECTS: Final = 5
 _IN_ADDRESSES: Final = "%/:?#[]@!$&'()*+,;="
+_LOOK_S: Final = 1.0
 _PIECE_BYTES: Final = 1024 * 1024
 _HEX: Final = frozenset("0123456789abcdef")
 _DIGEST_LENGTHS: Final = (40, 64)
@@ -119,9 +120,10 @@ class Hub:
         """Cut every connection: work in progress ends with StoppedError."""
         self._wire.stop()
 
-    def cut_slow(self) -> None:
-        """Cut the connections on which bytes only trickle; they are asked for again."""
-        self._wire.cut_slow()
+    def cut_slow_until(self, ended: threading.Event) -> None:
+        """Cut the connections on which bytes only trickle, so that they are asked for again."""
+        while not ended.wait(_LOOK_S):
+            self._wire.cut_slow()
 
     def snapshot(self, repo: str, revision: str = "main") -> Snapshot:
         """Return the commit that a revision stands for, and its files: one request.

@@ -12,6 +12,7 @@ the end of the machine. Which of them counts is decided by the boot in which the
 import json
 import os
 import threading
+import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -24,6 +25,7 @@ from k31ctl.values import frozen
 
 STATE_FOLDER: Final = ".k31ctl"
 _STATE_BYTES: Final = 256
+_SAVE_EVERY_S: Final = 0.5
 _TEMPORARY: Final = ".tmp"
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -54,6 +56,7 @@ class Journal:
         self._path = self.state_folder / "journal.json"
         self._lock = threading.Lock()
         self._boot_id = boot_id()
+        self._is_saved, self._saved_at = True, 0.0
         raw = _read(self._path)
         self.repo: str | None = raw.get("repo")
         self.rate_bytes_per_s: float | None = raw.get("rate_bytes_per_s")
@@ -88,7 +91,10 @@ class Journal:
         self._save()
 
     def add(self, file: HubFile, *, digest: str, synced: bool) -> None:
-        """Note that a file is in its place and proven."""
+        """Note that a file is in its place and proven.
+
+        Of many small files in a row not each is written down at once: call ``save`` after them.
+        """
         stat = (self.folder / file.path).stat()
         with self._lock:
             self._proofs[file.path] = Proof(
@@ -99,7 +105,14 @@ class Journal:
                 synced=synced,
                 boot_id=self._boot_id,
             )
-        self._save()
+            self._is_saved = False
+        if time.monotonic() - self._saved_at > _SAVE_EVERY_S:
+            self._save()
+
+    def save(self) -> None:
+        """Write down what was noted."""
+        if not self._is_saved:
+            self._save()
 
     def note_rate(self, bytes_per_s: float) -> None:
         """Keep the rate of this run, for the next estimate, where there is room for it."""
@@ -161,6 +174,7 @@ class Journal:
             files = {path: _plain(proof) for path, proof in sorted(self._proofs.items())}
             state = {"repo": self.repo, "rate_bytes_per_s": self.rate_bytes_per_s, "files": files}
             replace(self._path, state, sync=True)
+            self._is_saved, self._saved_at = True, time.monotonic()
 
 
 def boot_id() -> str:

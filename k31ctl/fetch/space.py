@@ -50,6 +50,7 @@ def space_for(folder: Path, files: Sequence[HubFile], *, bytes_to_write: int, wr
     """
     there = _nearest(folder)
     _require_names(folder, there, files)
+    _require_places(folder, files)
     if write:
         _make(folder)
         there = folder
@@ -118,6 +119,25 @@ def _require_names(folder: Path, there: Path, files: Sequence[HubFile]) -> None:
                 "with --exclude",
                 rule="fetch-path-length",
             )
+
+
+def _require_places(folder: Path, files: Sequence[HubFile]) -> None:
+    """Refuse where a folder stands for a file, or a file for a folder."""
+    parents = {parent for file in files for parent in Path(file.path).parents}
+    wrong = [folder / path for path in sorted(parents) if _is_file(folder / path)]
+    wrong += [folder / file.path for file in files if (folder / file.path).is_dir()]
+    for path in wrong[:1]:
+        kind = "a folder" if path.is_dir() else "a file"
+        raise RefusedError(
+            f"{kind} is in the way of what is to be fetched",
+            where=str(path),
+            remedy="move it away, or name another folder with --to",
+            rule="fetch-in-the-way",
+        )
+
+
+def _is_file(path: Path) -> bool:
+    return path.exists() and not path.is_dir()
 
 
 def _limit(there: Path, name: str, default: int) -> int:

@@ -1,10 +1,10 @@
 """The threads of a download: each takes a file, or a part of one, until nothing is left."""
 
-import os
 import queue
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Final
 
 from k31ctl.errors import EndpointError, K31Error, NotProvenError, RefusedError
@@ -18,8 +18,8 @@ from k31ctl.fetch.events import (
     Paused,
     Retried,
 )
-from k31ctl.fetch.hub import Hub, Snapshot
-from k31ctl.fetch.journal import Journal, sync_folder
+from k31ctl.fetch.hub import Hub, HubFile, Snapshot
+from k31ctl.fetch.journal import Journal
 from k31ctl.fetch.patience import Patience
 from k31ctl.fetch.planning import FetchPlan, FilePlan, FileState
 from k31ctl.fetch.threads import Threads
@@ -74,7 +74,8 @@ class Workers:
         """Start the threads."""
         self._threads.start([self._work] * connections, name="fetch")
         self._background.start(
-            [self._finish_files, self._sync_parts, self._cut_slow], name="fetch-background"
+            [self._finish_files, self._sync_parts, lambda: self._hub.cut_slow_until(self._ended)],
+            name="fetch-background",
         )
 
     def is_running(self) -> bool:
@@ -175,7 +176,7 @@ class Workers:
         file, path = entry.file, self._journal.folder / entry.file.path
         proof = self._journal.proof(file)
         if proof is not None:
-            self._is_here(entry, proof.sha256)
+            self._is_here(file, proof.sha256, fetched=None)
             return True
         digest = Digest(file)
         if not digest.is_provable:
@@ -191,20 +192,24 @@ class Workers:
             )
             return False
         self._journal.add(file, digest=digest.sha256, synced=False)
-        self._is_here(entry, digest.sha256)
+        self._is_here(file, digest.sha256, fetched=None)
         return True
 
-    def _is_here(self, entry: FilePlan, digest: str) -> None:
-        file = entry.file
+    def _is_here(self, file: HubFile, digest: str, *, fetched: Transfer | None) -> None:
+        """Count a file that is in its place and noted."""
+        reused = fetched is None
         self._journal.drop_part(file)
+        self.events.put(
+            FileVerified(path=file.path, size_bytes=file.size_bytes, sha256=digest, reused=reused)
+        )
         with self._lock:
-            self.bytes_reused += file.size_bytes
+            if fetched is not None:
+                self._active.remove(fetched)
+            self.bytes_reused += file.size_bytes if reused else 0
             self._bytes_verified += file.size_bytes
+            self._last_bytes_at = time.monotonic()
             self._verified[file.path] = digest
             self._unfinished -= 1
-        self.events.put(
-            FileVerified(path=file.path, size_bytes=file.size_bytes, sha256=digest, reused=True)
-        )
 
     def _tell_started(self, entry: FilePlan, bytes_reused: int, *, is_check: bool) -> None:
         self.events.put(
@@ -295,7 +300,8 @@ class Workers:
             if self._hub.stopped.wait(min(wait_s, 1.0)):
                 raise StoppedError
         with self._lock:
-            self._paused = False
+            if self._paused:
+                self._paused, self._last_bytes_at = False, time.monotonic()
 
     def _complete(self, transfer: Transfer) -> None:
         """Prove a file of which all bytes are here, or fetch it again."""
@@ -320,31 +326,14 @@ class Workers:
         """Put proven files into their places, once the disk has confirmed them."""
         while (transfer := self._to_finish.get()) is not None:
             try:
-                self._finish(transfer)
+                digest = transfer.place(sync=self._sync)
+                self._is_here(transfer.file, digest, fetched=transfer)
+                if self._to_finish.empty():
+                    self._journal.save()
             except OSError as error:
                 self._disk_failed(error, path=transfer.file.path)
-
-    def _finish(self, transfer: Transfer) -> None:
-        file = transfer.file
-        if self._sync:
-            transfer.sync()
-        transfer.close()
-        path = self._journal.folder / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(self._journal.part_path(file), path)  # noqa: PTH105
-        if self._sync:
-            sync_folder(path.parent)
-        digest = transfer.digest.sha256
-        self._journal.add(file, digest=digest, synced=self._sync)
-        self._journal.drop_part(file)
-        self.events.put(
-            FileVerified(path=file.path, size_bytes=file.size_bytes, sha256=digest, reused=False)
-        )
-        with self._lock:
-            self._active.remove(transfer)
-            self._bytes_verified += file.size_bytes
-            self._verified[file.path] = digest
-            self._unfinished -= 1
+        with suppress(OSError):  # what is not written down is read again
+            self._journal.save()
 
     def _sync_parts(self) -> None:
         """Have the disk confirm parts as they grow, so that the last wait is short."""
@@ -356,11 +345,6 @@ class Workers:
                     transfer.sync()
                 except OSError as error:
                     self._disk_failed(error, path=transfer.file.path)
-
-    def _cut_slow(self) -> None:
-        """Have what only trickles asked for again: one read may take no longer than a stall."""
-        while not self._ended.wait(_SYNC_S):
-            self._hub.cut_slow()
 
     def _retried(self, path: str, reason: str, wait_s: float) -> None:
         with self._lock:

@@ -229,6 +229,18 @@ def test_a_filesystem_without_case_links_and_locks_is_enough(hub: HubServer, fol
     assert Download(hub, folding / "w").finish().bytes_downloaded == 0
 
 
+@pytest.mark.parametrize("in_the_way", ["config.json/x", "sub"])
+def test_what_is_in_the_way_is_named_before_the_first_byte(
+    hub: HubServer, tmp_path: Path, in_the_way: str
+) -> None:
+    path = tmp_path / "w" / in_the_way
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"theirs")
+    with pytest.raises(RefusedError, match="is in the way"):
+        Download(hub, tmp_path / "w").finish()
+    assert (hub.num_bytes(), path.read_bytes()) == (0, b"theirs")
+
+
 def test_the_longest_name_is_taken_and_a_longer_one_refused(hub: HubServer, tmp_path: Path) -> None:
     longest = os.pathconf(tmp_path, "PC_NAME_MAX")
     hub.files = {f"sub/{'é' * 60}{'n' * (longest - 120)}": b"x" * 1000}

@@ -128,6 +128,23 @@ def test_an_interrupt_ends_every_phase_within_two_seconds(
     assert f"k31ctl fetch {hub.repo} --to" in rest
 
 
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, -signal.SIGHUP)]
+)
+def test_other_signals_end_it_as_well_and_lose_nothing(
+    hub: HubServer, fetch: Fetch, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    hub.fault = lambda answer: setattr(answer, "rate", 1e6)
+    with running(hub, tmp_path / "w") as process:
+        wait_until(lambda: hub.num_bytes() > 2**19)
+        process.send_signal(number)
+        assert process.wait(timeout=30) == code
+    hub.fault = lambda _: None
+    result = json.loads(fetch("--json", "--no-wait").stdout)["result"]
+    assert result["bytes_reused"] > 0
+    assert is_whole(hub, tmp_path / "w")
+
+
 SCHEMA = Draft202012Validator(
     json.loads(
         (Path(package.__file__).parent / "schemas" / "fetch-event.v1.schema.json").read_text()

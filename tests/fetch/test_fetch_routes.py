@@ -267,6 +267,23 @@ def test_an_outage_of_every_endpoint_is_waited_out_whatever_their_number(
     assert is_whole(hub, tmp_path / "w")
 
 
+def test_an_outage_in_the_middle_is_waited_out(hub: HubServer, tmp_path: Path) -> None:
+    """For a while every connection is cut at once, as where a router restarts."""
+    hub.files = {BIG: random.Random(1).randbytes(8 * 2**20)}
+
+    def fault(answer: Answer) -> None:
+        answer.rate = 16e6
+        if hub.num_bytes() > 2 * 2**20 and hub.count("out") <= 6:
+            answer.cut_after = 0
+        elif hub.counts["out"] == 0:
+            answer.cut_after = 3 * 2**20
+
+    hub.fault = fault
+    download = Download(hub, tmp_path / "w", connections=2, retries=40)
+    assert download.finish().num_retries >= 6
+    assert is_whole(hub, tmp_path / "w")
+
+
 def test_by_default_an_outage_of_half_a_minute_is_waited_out() -> None:
     """As by default: eight failures in a row, and pauses that grow."""
     pauses: list[float] = []

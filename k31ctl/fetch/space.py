@@ -123,7 +123,7 @@ def _require_names(folder: Path, there: Path, files: Sequence[HubFile]) -> None:
 
 def _require_places(folder: Path, files: Sequence[HubFile]) -> None:
     """Refuse where a folder stands for a file, or a file for a folder."""
-    parents = {parent for file in files for parent in Path(file.path).parents}
+    parents = {parent for file in files for parent in Path(file.path).parents if parent.name}
     wrong = [folder / path for path in sorted(parents) if _is_file(folder / path)]
     wrong += [folder / file.path for file in files if (folder / file.path).is_dir()]
     for path in wrong[:1]:

@@ -9,8 +9,6 @@ import subprocess
 import time
 from pathlib import Path
 
-import pytest
-
 from tests.fetch.conftest import Fetch, command, environment, is_whole
 from tests.fetch.hub_server import Answer, HubServer
 
@@ -92,7 +90,7 @@ def test_an_interrupt_ends_within_two_seconds_and_says_how_to_go_on(
 
 
 def test_two_at_once_the_second_waits_and_fetches_nothing(hub: HubServer, tmp_path: Path) -> None:
-    hub.files[BIG] = random.Random(3).randbytes(32 * 2**20)
+    hub.files[BIG] = random.Random(3).randbytes(12 * 2**20)
     first = started(hub, tmp_path / "w", "--limit-rate", "4MB/s")
     wait_for_bytes(hub, 2**18)
     refused = started(hub, tmp_path / "w", "--no-wait")
@@ -136,13 +134,6 @@ def test_too_little_room_is_refused_before_the_first_byte(hub: HubServer, fetch:
     done = fetch()
     assert done.returncode == 4
     assert "are needed on" in done.stderr
-    assert hub.num_bytes() == 0
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_target_is_refused(hub: HubServer, fetch: Fetch, tmp_path: Path) -> None:
-    (tmp_path / "w").mkdir(mode=0o555)
-    assert fetch().returncode == 4
     assert hub.num_bytes() == 0
 
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from tests.fetch.conftest import Fetch, command, environment, is_whole
+from tests.fetch.direct import Download
 from tests.fetch.hub_server import Answer, HubServer
 
 NUM_KILLS = int(os.environ.get("K31CTL_FETCH_KILLS", "12"))
@@ -37,25 +38,39 @@ def wait_for_bytes(hub: HubServer, num_bytes: int) -> None:
         time.sleep(0.005)
 
 
-def test_a_kill_at_any_moment_loses_almost_nothing_and_nothing_wrong_is_kept(
-    hub: HubServer, fetch: Fetch, tmp_path: Path
-) -> None:
-    some, folder = random.Random(11), tmp_path / "w"
-    hub.files[BIG] = some.randbytes(24 * 2**20)
-    hub.fault = slow
-    total = sum(map(len, hub.files.values()))
-    for _ in range(NUM_KILLS):
-        before = hub.num_bytes()
-        process = started(hub, folder, "--connections", "2")
-        wait_for_bytes(hub, before + some.randrange(1, max(2, 2 * total // NUM_KILLS)))
+def kill_somewhere(hub: HubServer, folder: Path, some: random.Random) -> bool:
+    """Start the program and kill it: after some bytes, or before there are any."""
+    process = started(hub, folder, "--connections", "2")
+    if some.random() < 0.25:
+        time.sleep(some.random())
+    else:
+        until = hub.num_bytes() + some.randrange(1, 5 * 2**20)
+        while hub.num_bytes() < until and process.poll() is None:
+            time.sleep(0.005)
         time.sleep(some.random() * 0.1)
-        process.kill()
-        process.communicate()
-    hub.fault = lambda _: None
-    assert fetch().returncode == 0
-    assert is_whole(hub, folder)
-    # At each kill, and at the last run's sharing of ranges: what is under way on 2 connections.
-    assert hub.num_bytes() - total <= (NUM_KILLS + 1) * 2 * 8 * 2**20
+    process.kill()
+    process.communicate()
+    return process.returncode != 0
+
+
+def test_a_kill_at_any_moment_loses_almost_nothing_and_nothing_wrong_is_kept(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    some = random.Random(11)
+    hub.files[BIG] = some.randbytes(24 * 2**20)
+    total = sum(map(len, hub.files.values()))
+    num_kills = 0
+    while num_kills < NUM_KILLS:
+        hub.forget()
+        hub.fault = slow
+        folder, begun = tmp_path / f"w{num_kills}", num_kills
+        while num_kills < NUM_KILLS and kill_somewhere(hub, folder, some):
+            num_kills += 1
+        hub.fault = lambda _: None
+        Download(hub, folder).finish()
+        assert is_whole(hub, folder)
+        # At each kill, and at the last run's sharing of ranges: what is under way on 2 connections.
+        assert hub.num_bytes() - total <= (num_kills - begun + 1) * 2 * 8 * 2**20
 
 
 def test_what_was_here_is_not_asked_for_again(hub: HubServer, fetch: Fetch, tmp_path: Path) -> None:

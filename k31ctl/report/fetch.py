@@ -111,7 +111,8 @@ def finished_text(plan: FetchPlan, finished: Finished) -> str:
     if finished.bytes_reused:
         parts.append(f"{_size(finished.bytes_reused)} reused")
     if finished.num_retries:
-        parts.append(f"{finished.num_retries} requests repeated")
+        noun = "request" if finished.num_retries == 1 else "requests"
+        parts.append(f"{finished.num_retries} {noun} repeated")
     if finished.num_refetched:
         parts.append(f"{_files(finished.num_refetched)} fetched again after wrong bytes")
     return f"{done}: {', '.join(parts)}\n" + (

@@ -29,7 +29,7 @@ class Download:
         *,
         endpoints: Sequence[str] = (),
         connections: int = 4,
-        stall_s: float = 2.0,
+        stall_s: float = 10.0,
         retries: int = 2,
         token: str | None = None,
         throttle: Callable[[threading.Event], Throttle] = unlimited,

@@ -83,7 +83,7 @@ def fetch(
     from k31ctl.fetch.hub_metadata import token_from_environment
     from k31ctl.fetch.job import FetchRequest, look, run
     from k31ctl.fetch.throttle import Throttle
-    from k31ctl.report.fetch import show_fetch, show_fetch_plan
+    from k31ctl.report.fetch import show_fetch, show_fetch_plan, show_retry
 
     gates = [parse_gate(text) for text in gate or ()]
     hub = Hub(
@@ -92,6 +92,7 @@ def fetch(
         stall_s=stall,
         timeout_s=min(stall, 10.0),
         max_retries=retries,
+        on_retry=show_retry,
     )
     named = repository(Store(default_folders(profiles or ())), repo)
     throttle = Throttle(limit_bytes_per_s=limit_rate, hours=between, stopped=hub.stopped)

@@ -1,7 +1,7 @@
 """A download from the first look to the record beside the weights, as a stream of events."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -9,14 +9,15 @@ from typing import Final
 from k31ctl.errors import RefusedError
 from k31ctl.fetch.events import Event, Finished, Planned, Waiting
 from k31ctl.fetch.hub import Hub, HubFile, Snapshot
-from k31ctl.fetch.journal import Journal
+from k31ctl.fetch.journal import Journal, drop_temporary
 from k31ctl.fetch.lock import locked
-from k31ctl.fetch.manifest import manifest_of, write_manifest
+from k31ctl.fetch.manifest import MANIFEST_NAME, manifest_of, write_manifest
 from k31ctl.fetch.pace import events_of
 from k31ctl.fetch.planning import FetchPlan, chosen_files, file_plan
 from k31ctl.fetch.rate_probe import measured_rate
-from k31ctl.fetch.space import require_room, space_for
+from k31ctl.fetch.space import drop_probes, require_room, space_for
 from k31ctl.fetch.throttle import Throttle
+from k31ctl.fetch.trouble import disk_failure
 from k31ctl.fetch.workers import Workers
 from k31ctl.values import frozen
 
@@ -50,12 +51,23 @@ def look(hub: Hub, request: FetchRequest) -> FetchPlan:
 
 def run(
     hub: Hub, request: FetchRequest, throttle: Throttle, *, now: Callable[[], str]
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Fetch, prove and record; ``now`` gives the time for the record, in ISO 8601.
 
     Raises a K31Error where the work cannot begin; what fails later is in ``Finished``. Closing the
     iterator stops the work within a moment and keeps what is here.
     """
+    try:
+        yield from _run(hub, request, throttle, now=now)
+    except OSError as error:
+        raise disk_failure(error, where=str(request.folder)) from None
+    finally:
+        hub.stop()
+
+
+def _run(
+    hub: Hub, request: FetchRequest, throttle: Throttle, *, now: Callable[[], str]
+) -> Generator[Event, None, None]:
     start = time.monotonic()
     snapshot = hub.snapshot(request.repo, request.revision)
     plan = _plan(hub, request, snapshot, Journal(request.folder), write=True)
@@ -71,6 +83,8 @@ def run(
         plan = _plan(hub, request, snapshot, journal, write=True)
         journal.begin(request.repo)
         journal.drop_strangers(snapshot.files)
+        drop_probes(request.folder)
+        drop_temporary(request.folder / MANIFEST_NAME)
         yield Planned(plan=plan)
         workers = Workers(hub, snapshot, plan, journal, throttle, sync=request.sync)
         yield from events_of(workers, bytes_total=plan.bytes_total, connections=request.connections)

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from k31ctl.fetch.events import Event, Progress
 
+LOOK_S: Final = 0.02
 TICK_S: Final = 0.25
 RATE_WINDOW_S: Final = 10.0
 
@@ -26,6 +27,9 @@ class Work(Protocol):
     def is_running(self) -> bool:
         """Whether there is work that is not done."""
 
+    def raise_unforeseen(self) -> None:
+        """Raise what ended a thread, if it was nothing that the work knows of."""
+
     def bytes_done(self) -> int:
         """Bytes that are here."""
 
@@ -41,12 +45,13 @@ def events_of(work: Work, *, bytes_total: int, connections: int) -> Iterator[Eve
         while True:
             running = work.is_running()
             try:
-                yield work.events.get(timeout=TICK_S if running else 0)
-                if time.monotonic() - marks[-1][0] < TICK_S:
-                    continue
+                yield work.events.get(timeout=LOOK_S if running else 0)
             except queue.Empty:
                 if not running:
+                    work.raise_unforeseen()
                     return
+            if time.monotonic() - marks[-1][0] < TICK_S:
+                continue
             marks.append((time.monotonic(), work.bytes_downloaded))
             while marks[-1][0] - marks[0][0] > RATE_WINDOW_S:
                 marks.pop(0)

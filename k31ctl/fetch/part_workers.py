@@ -2,7 +2,6 @@
 
 import queue
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -15,6 +14,7 @@ from k31ctl.fetch.part_file import PartWriting
 from k31ctl.fetch.part_layout import MOST_CHUNKS, Chunk, PartLayout
 from k31ctl.fetch.part_notes import PartNotes
 from k31ctl.fetch.source import Source
+from k31ctl.fetch.threads import Threads
 from k31ctl.fetch.throttle import Throttle
 from k31ctl.fetch.trouble import StoppedError, disk_failure
 
@@ -55,7 +55,7 @@ class PartWorkers:
         ]
         self._left = len(self._files)
         self._to_hash: queue.SimpleQueue[int | None] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._threads = Threads(stop=self._end)
         self._paused = False
         self.failure: K31Error | None = None
         self.failed: list[FileFailed] = []
@@ -66,26 +66,22 @@ class PartWorkers:
 
     def start(self, connections: int) -> None:
         """Start the threads."""
-        self._threads = [
-            threading.Thread(target=self._work, name=f"part-{number}", daemon=True)
-            for number in range(connections)
-        ]
-        self._threads.append(threading.Thread(target=self._hash, name="part-hash", daemon=True))
         for number in range(len(self._files)):  # a file may have nothing but its header
             self._to_hash.put(number)
-        for thread in self._threads:
-            thread.start()
+        self._threads.start([self._work] * connections + [self._hash], name="part")
 
     def is_running(self) -> bool:
         """Whether there is work that is not done."""
-        return any(thread.is_alive() for thread in self._threads)
+        return self._threads.are_running()
+
+    def raise_unforeseen(self) -> None:
+        """Raise what ended a thread, if it was nothing that the work knows of."""
+        self._threads.raise_unforeseen()
 
     def stop(self) -> None:
         """End the threads; what is written stays."""
         self._end()
-        deadline = time.monotonic() + _JOIN_S
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+        self._threads.join(timeout_s=_JOIN_S)
         if not self.is_running():
             for file in self._files:
                 file.close()
@@ -123,8 +119,6 @@ class PartWorkers:
                     return
                 else:
                     self._stopped.wait(_LOOK_S)
-        except StoppedError:
-            return
         except OSError as error:
             self._fail(disk_failure(error, where=str(self._notes.folder)), "")
 

@@ -57,7 +57,7 @@ def look_at_part(hub: Hub, repo: str, request: PartRequest) -> PartPlan:
 
 def fetch_hub_part(
     hub: Hub, repo: str, request: PartRequest, throttle: Throttle, *, now: Callable[[], str]
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Fetch a part from a repository on a hub; see ``fetch_part``."""
     source = HubSource(hub, hub.snapshot(repo, request.revision))
     yield from fetch_part(source, request, throttle, hub=hub, now=now)

@@ -12,7 +12,7 @@ from typing import Final
 from k31ctl.errors import K31Error
 from k31ctl.fetch.digest import Digest
 from k31ctl.fetch.hub import HubFile
-from k31ctl.fetch.journal import Journal
+from k31ctl.fetch.journal import Journal, sync_folder
 from k31ctl.fetch.trouble import StoppedError
 
 CHUNK_BYTES: Final = 8 * 1024 * 1024
@@ -188,6 +188,19 @@ class Transfer:
             if self._handles is not None and rounds == self.num_rounds:
                 self._synced = frontier
                 self._note()
+
+    def place(self, *, sync: bool) -> str:
+        """Put the proven file into its place, confirmed by the disk; returns its SHA-256."""
+        if sync:
+            self.sync()
+        self.close()
+        path = self._journal.folder / self.file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._journal.part_path(self.file).replace(path)
+        if sync:
+            sync_folder(path.parent)
+        self._journal.add(self.file, digest=self._digest.sha256, synced=sync)
+        return self._digest.sha256
 
     def close(self) -> None:
         """Close the files; what is in them stays."""

@@ -3,13 +3,14 @@
 import json
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from typing import Any, Final
 
 from k31ctl import units
 from k31ctl.core.gates import Gate, evaluate
 from k31ctl.errors import GateError
-from k31ctl.fetch.events import Event, Finished, Planned
+from k31ctl.fetch.events import Event, Finished, Planned, Retried
 from k31ctl.fetch.part_plan import PartPlan
 from k31ctl.fetch.planning import FetchPlan, FileState
 from k31ctl.fetch.space import require_room
@@ -46,7 +47,11 @@ def show_fetch_plan(
 
 
 def show_fetch(
-    events: Iterator[Event], *, as_json: bool, as_events: bool, gates: Sequence[Gate] = ()
+    events: Generator[Event, None, None],
+    *,
+    as_json: bool,
+    as_events: bool,
+    gates: Sequence[Gate] = (),
 ) -> None:
     """Show a download while it runs; the answer goes to standard output, the rest to error.
 
@@ -55,31 +60,17 @@ def show_fetch(
     a name that the result does not have is refused before the first byte.
     """
     lines = Lines(sys.stderr)
-    plan: FetchPlan | PartPlan | None = None
-    finished: Finished | None = None
     try:
-        for event in events:
-            match event:
-                case Planned():
-                    plan = event.plan
-                    _check_names(gates, plan)
-                    if not (as_json or as_events):
-                        sys.stderr.write(plan_text(plan))
-                case Finished():
-                    finished = event
-                case _:
-                    lines.show(event)
-            if as_events:
-                sys.stdout.write(event_line(event))
-                sys.stdout.flush()
+        with closing(events):
+            plan, finished = _shown(
+                events, lines, gates=gates, as_json=as_json, as_events=as_events
+            )
     except KeyboardInterrupt:
         lines.clear()
-        events.close()  # type: ignore[attr-defined]
         sys.stderr.write(f"stopped; what is here is kept. To go on:\n  {resume_command()}\n")
         raise
-    lines.clear()
-    assert plan is not None
-    assert finished is not None
+    finally:
+        lines.clear()
     result = _planned(plan) | _result(finished)
     if as_json:
         sys.stdout.write(envelope("fetch", inputs=_inputs(plan), result=result))
@@ -88,6 +79,41 @@ def show_fetch(
     if finished.failure is not None:
         raise finished.failure
     _require(gates, result, where=str(plan.folder))
+
+
+def show_retry(what: str, reason: str, wait_s: float) -> None:
+    """Write to standard error that a hub is asked again, before there is anything else to show."""
+    Lines(sys.stderr).show(Retried(path=what, reason=reason, wait_s=wait_s))
+
+
+def _shown(
+    events: Iterator[Event],
+    lines: Lines,
+    *,
+    gates: Sequence[Gate],
+    as_json: bool,
+    as_events: bool,
+) -> tuple[FetchPlan | PartPlan, Finished]:
+    """Show each event as it comes; returns what was planned and what came of it."""
+    plan: FetchPlan | PartPlan | None = None
+    finished: Finished | None = None
+    for event in events:
+        match event:
+            case Planned():
+                plan = event.plan
+                _check_names(gates, plan)
+                if not (as_json or as_events):
+                    sys.stderr.write(plan_text(plan))
+            case Finished():
+                finished = event
+            case _:
+                lines.show(event)
+        if as_events:
+            sys.stdout.write(event_line(event))
+            sys.stdout.flush()
+    assert plan is not None
+    assert finished is not None
+    return plan, finished
 
 
 def _check_names(gates: Sequence[Gate], plan: FetchPlan | PartPlan) -> None:
@@ -143,7 +169,8 @@ def finished_text(plan: FetchPlan | PartPlan, finished: Finished) -> str:
     if finished.bytes_reused:
         parts.append(f"{size(finished.bytes_reused)} reused")
     if finished.num_retries:
-        parts.append(f"{finished.num_retries} requests repeated")
+        noun = "request" if finished.num_retries == 1 else "requests"
+        parts.append(f"{finished.num_retries} {noun} repeated")
     if finished.num_refetched:
         parts.append(f"{files(finished.num_refetched)} fetched again after wrong bytes")
     return f"{done}: {', '.join(parts)}\n" + (

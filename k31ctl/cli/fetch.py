@@ -21,12 +21,23 @@ from k31ctl.cli.fetch_options import (
     ToOpt,
     WaitOpt,
 )
+from k31ctl.cli.fetch_peer_options import (
+    ClientsOpt,
+    FromPeerOpt,
+    HostOpt,
+    OfflineOpt,
+    PortOpt,
+    ServeOpt,
+)
+from k31ctl.cli.fetch_serve import serve_folder
 from k31ctl.cli.options import JsonOpt, ProfilesOpt
+from k31ctl.errors import UsageError
+from k31ctl.fetch.serve_defaults import DEFAULT_HOST, DEFAULT_PORT, MOST_CONNECTIONS
 
 
 def fetch(
-    repo: RepoArg,
     to: ToOpt,
+    repo: RepoArg = None,
     revision: RevisionOpt = "main",
     include: IncludeOpt = None,
     exclude: ExcludeOpt = None,
@@ -37,30 +48,53 @@ def fetch(
     stall: StallOpt = 20.0,
     retries: RetriesOpt = 8,
     accepted_by: AcceptedByOpt = None,
+    from_peer: FromPeerOpt = None,
+    host: HostOpt = DEFAULT_HOST,
+    port: PortOpt = DEFAULT_PORT,
+    clients: ClientsOpt = MOST_CONNECTIONS,
     profiles: ProfilesOpt = None,
     *,
     dry_run: DryRunOpt = False,
+    offline: OfflineOpt = False,
+    serve: ServeOpt = False,
     wait: WaitOpt = True,
     sync: SyncOpt = True,
     events: EventsOpt = False,
     as_json: JsonOpt = False,
 ) -> None:
     """Download a repository, go on where it stopped, and prove every byte."""
+    if serve:
+        serve_folder(
+            Path(to),
+            host=host,
+            port=port,
+            most_connections=clients,
+            rate_bytes_per_s=limit_rate,
+            as_events=events,
+        )
+        return
+    if repo is None:
+        raise UsageError(
+            "no repository is named",
+            where="MODEL_OR_REPO",
+            remedy="write k31ctl fetch OWNER/NAME --to DIR, or --serve to give a folder to others",
+        )
     from k31ctl.catalog import Store, default_folders
     from k31ctl.catalog.models import repository
-    from k31ctl.fetch.hub import DEFAULT_ENDPOINT, Hub
+    from k31ctl.fetch.hub import DEFAULT_ENDPOINT
     from k31ctl.fetch.hub_metadata import token_from_environment
     from k31ctl.fetch.job import FetchRequest, look, run
+    from k31ctl.fetch.peer_choice import Network, hub_for
     from k31ctl.fetch.throttle import Throttle
     from k31ctl.report.fetch import show_fetch, show_fetch_plan
 
-    hub = Hub(
-        endpoints=endpoint or (DEFAULT_ENDPOINT,),
+    network = Network(
+        endpoints=tuple(endpoint or (DEFAULT_ENDPOINT,)),
         token=token_from_environment(),
         stall_s=stall,
-        timeout_s=min(stall, 10.0),
         max_retries=retries,
     )
+    hub = hub_for(network, peers=from_peer or (), is_offline=offline, folder=Path(to))
     request = FetchRequest(
         repo=repository(Store(default_folders(profiles or ())), repo),
         revision=revision,

@@ -31,8 +31,12 @@ def _hours(text: str) -> Any:
 
 
 RepoArg = Annotated[
-    str,
-    typer.Argument(metavar="MODEL_OR_REPO", help="A model profile, or OWNER/NAME on the hub."),
+    str | None,
+    typer.Argument(
+        metavar="MODEL_OR_REPO",
+        help="A model profile, or OWNER/NAME on the hub.",
+        show_default=False,
+    ),
 ]
 ToOpt = Annotated[
     Path, typer.Option("--to", metavar="DIR", help="The folder for the files.", show_default=False)

@@ -7,6 +7,8 @@ from contextlib import closing, contextmanager
 from typing import Final, TypeVar
 from urllib.parse import quote, urljoin
 
+from k31ctl.fetch.authority import Authority
+from k31ctl.fetch.origins import Counted, Origins, Readable
 from k31ctl.fetch.trouble import (
     StoppedError,
     TransferError,
@@ -47,7 +49,10 @@ class HubFile:
 
 @frozen
 class Snapshot:
-    """A repository at one commit."""
+    """A repository at one commit; ``authority`` is who says so, where that is not the hub.
+
+    ``notes`` are what a reader should know of the sources.
+    """
 
     repo: str
     endpoint: str
@@ -55,6 +60,8 @@ class Snapshot:
     files: tuple[HubFile, ...]
     gated: str | None
     licence: str | None
+    authority: Authority | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def total_bytes(self) -> int:
@@ -109,6 +116,7 @@ class Hub:
         self._locations: dict[tuple[str, str], str] = {}
         self._tags: dict[tuple[str, str], str] = {}
         self.supports_ranges = True
+        self.origins = Origins()
 
     @property
     def stopped(self) -> threading.Event:
@@ -161,7 +169,7 @@ class Hub:
     @contextmanager
     def open_range(
         self, snapshot: Snapshot, file: HubFile, start: int, end: int, *, attempt: int = 0
-    ) -> Iterator[Body]:
+    ) -> Iterator[Readable]:
         """Ask once for a range of a file; ``attempt`` moves on through the endpoints.
 
         The body may end before ``end`` where the server gives less. Raises TransferError.
@@ -170,7 +178,12 @@ class Hub:
         response, where = self._ask(endpoint, snapshot, file, start, end)
         with closing(response):
             body = self._body(response, file, start, end, where)
-            yield body
+            yield Counted(body, self.origins, path=file.path, source=endpoint)
+
+    def wrong_bytes(self, file: HubFile) -> bool:
+        """Note that what came of a file is wrong; returns whether a source is left for it."""
+        self.origins.forget(file.path)
+        return False
 
     def patience(self, what: str) -> "Patience":
         """Return a counter of failures for one piece of work."""

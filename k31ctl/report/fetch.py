@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from k31ctl import units
+from k31ctl.fetch.authority import Authority, AuthorityKind
 from k31ctl.fetch.events import Event, Finished, Planned
+from k31ctl.fetch.hub import Snapshot
 from k31ctl.fetch.planning import FetchPlan, FileState
 from k31ctl.fetch.space import Space, require_room
 from k31ctl.report.durations import duration
@@ -82,6 +84,8 @@ def plan_text(plan: FetchPlan) -> str:
     if space.quota_bytes is not None:
         rows.append(("left of your quota", _size(space.quota_bytes)))
     rows.append(("licence", _licence(plan)))
+    rows.append(("proven against", _authority(snapshot)))
+    rows += [("note", note) for note in snapshot.notes]
     head = f"{snapshot.repo} at {snapshot.commit[:8]}: {_files(len(plan.files))}, {total}\n"
     return head + "".join(f"{label:<26}{text}\n" for label, text in rows)
 
@@ -99,8 +103,10 @@ def finished_text(plan: FetchPlan, finished: Finished) -> str:
         parts.append(f"{finished.num_retries} requests repeated")
     if finished.num_refetched:
         parts.append(f"{_files(finished.num_refetched)} fetched again after wrong bytes")
-    return f"{done}: {', '.join(parts)}\n" + (
-        f"record  {plan.folder / 'k31ctl-manifest.json'}\n" if finished.is_proven else ""
+    return (
+        f"{done}: {', '.join(parts)}\n"
+        + _sources(plan, finished)
+        + (f"record  {plan.folder / 'k31ctl-manifest.json'}\n" if finished.is_proven else "")
     )
 
 
@@ -135,6 +141,8 @@ def _planned(plan: FetchPlan) -> dict[str, Any]:
     return {
         "commit": plan.snapshot.commit,
         "licence": plan.snapshot.licence,
+        "proven_against": _proven_against(plan.snapshot),
+        "notes": plan.snapshot.notes,
         "gated": plan.snapshot.gated,
         "files": len(plan.files),
         "file_list": [
@@ -152,6 +160,7 @@ def _planned(plan: FetchPlan) -> dict[str, Any]:
         "bytes_proven": plan.bytes_in(FileState.PROVEN),
         "bytes_downloaded": 0,
         "bytes_reused": 0,
+        "sources": [],
         "verified": plan.num_in(FileState.PROVEN) == len(plan.files),
         "seconds": 0.0,
         "eta_s": plan.eta_s,
@@ -180,8 +189,15 @@ def _result(finished: Finished) -> dict[str, Any]:
         "num_retries": finished.num_retries,
         "num_refetched": finished.num_refetched,
         "seconds": finished.seconds,
+        "sources": plain(finished.sources),
         "failed": plain(finished.failed),
     }
+
+
+def _proven_against(snapshot: Snapshot) -> dict[str, Any]:
+    hub = Authority(kind=AuthorityKind.HUB, source=snapshot.endpoint)
+    found: dict[str, Any] = plain(snapshot.authority or hub)
+    return found
 
 
 def _to_download(plan: FetchPlan) -> str:
@@ -202,6 +218,24 @@ def _licence(plan: FetchPlan) -> str:
     snapshot = plan.snapshot
     gate = f"gated ({snapshot.gated})" if snapshot.gated else "not gated"
     return f"{snapshot.licence or 'not named by the hub'}; {gate}"
+
+
+def _authority(snapshot: Snapshot) -> str:
+    authority = snapshot.authority
+    if authority is None:
+        return f"the hub's digests ({snapshot.endpoint})"
+    return f"the record of {authority.source} alone; the hub was not asked ({authority.reason})"
+
+
+def _sources(plan: FetchPlan, finished: Finished) -> str:
+    """Say what each source gave, where there was more than the hub, and whose word it rests on."""
+    uses = finished.sources
+    authority = plan.snapshot.authority
+    lines = ""
+    if authority is not None or any(use.source != plan.snapshot.endpoint for use in uses):
+        lines = "".join(f"from    {use.source}  {_size(use.num_bytes)}\n" for use in uses)
+        lines += f"proven  against {_authority(plan.snapshot)}\n"
+    return lines
 
 
 def _size(num_bytes: int) -> str:

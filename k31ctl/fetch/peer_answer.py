@@ -20,7 +20,7 @@ from k31ctl.fetch.trouble import StoppedError
 
 _IDLE_S: Final = 30.0
 _PIECE_BYTES: Final = 16 * 1024 * 1024
-_RETRY_AFTER_S: Final = 5
+_RETRY_AFTER_S: Final = 2
 
 
 class Service(Protocol):

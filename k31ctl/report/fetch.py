@@ -223,8 +223,8 @@ def _licence(plan: FetchPlan) -> str:
 def _authority(snapshot: Snapshot) -> str:
     authority = snapshot.authority
     if authority is None:
-        return f"the hub's digests ({snapshot.endpoint})"
-    return f"the record of {authority.source} alone; the hub was not asked ({authority.reason})"
+        return f"what {snapshot.endpoint} publishes"
+    return f"the record of {authority.source} alone, no hub ({authority.reason})"
 
 
 def _sources(plan: FetchPlan, finished: Finished) -> str:

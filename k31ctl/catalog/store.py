@@ -31,6 +31,7 @@ class Kind(StrEnum):
     STORAGE = "storage"
     STARTUP = "startup"
     MEASUREMENTS = "measurements"
+    LICENCES = "licences"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import typer
 from k31ctl.cli import profiles
 from k31ctl.cli.fetch import fetch
 from k31ctl.cli.inspect import inspect
+from k31ctl.cli.licence import licence
 from k31ctl.cli.mistakes import Mistake, is_help, usage_error
 from k31ctl.cli.options import DebugOpt, VersionOpt
 from k31ctl.cli.plan import plan
@@ -26,6 +27,7 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_comp
 app.command()(plan)
 app.command()(inspect)
 app.command()(fetch)
+app.command()(licence)
 app.command()(validate)
 app.command()(verify)
 app.add_typer(profiles.app, name="profiles")

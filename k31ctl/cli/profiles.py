@@ -11,7 +11,8 @@ KindArg = Annotated[
     str | None,
     typer.Argument(
         metavar="[KIND]",
-        help="models, hardware, engines, drafts, prices, speed, storage, startup or measurements.",
+        help="models, hardware, engines, drafts, prices, speed, storage, startup, measurements "
+        "or licences.",
     ),
 ]
 NameArg = Annotated[str, typer.Argument(metavar="NAME", help="A profile, as KIND/ID or as ID.")]

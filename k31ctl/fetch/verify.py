@@ -15,8 +15,10 @@ from k31ctl.fetch.findings import Finding, Level, Severity
 from k31ctl.fetch.headers import read_headers
 from k31ctl.fetch.index import CheckpointFiles, checkpoint_files
 from k31ctl.fetch.inspection import Inspection, inspect_files
+from k31ctl.fetch.manifest import Manifest
 from k31ctl.fetch.partial_marker import read_marker
 from k31ctl.fetch.proven import ProvenFiles
+from k31ctl.fetch.record_check import record_findings, record_of
 from k31ctl.values import frozen
 
 LEVELS: Final = tuple(Level)
@@ -53,6 +55,7 @@ class Verification:
     journal_kept: bool
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...]
+    manifest: Manifest | None = None
 
     @property
     def is_proven(self) -> bool:
@@ -93,6 +96,8 @@ def verify_checkpoint(
     finally:
         proven.save()
     findings = [*digests.findings, *(extra_files(folder, expected) if expected else ())]
+    manifest = record_of(folder, wanted.manifest)
+    findings += record_findings(manifest) if manifest else ()
     warnings = [] if expected else ["no record of sizes and digests here: contents are not proven"]
     inspection, marker = None, read_marker(folder)
     if wanted.deepest in (Level.STRUCTURE, Level.VALUES):
@@ -117,6 +122,7 @@ def verify_checkpoint(
         journal_kept=proven.is_kept,
         findings=tuple(findings),
         warnings=tuple(warnings),
+        manifest=manifest,
     )
 
 

@@ -83,8 +83,10 @@ def fetch(
     from k31ctl.catalog.models import repository
     from k31ctl.fetch.hub import DEFAULT_ENDPOINT
     from k31ctl.fetch.hub_metadata import token_from_environment
-    from k31ctl.fetch.job import FetchRequest, look, run
+    from k31ctl.fetch.job import FetchRequest
+    from k31ctl.fetch.object_store import is_store_url
     from k31ctl.fetch.peer_choice import Network, hub_for
+    from k31ctl.fetch.target import look_at_target, run_to_target
     from k31ctl.fetch.throttle import Throttle
     from k31ctl.report.fetch import show_fetch, show_fetch_plan
 
@@ -106,12 +108,13 @@ def fetch(
         wait=wait,
         sync=sync,
         accepted_by=accepted_by,
+        store=to if is_store_url(to) else "",
     )
     if dry_run:
-        show_fetch_plan(look(hub, request), as_json=as_json)
+        show_fetch_plan(look_at_target(hub, request), as_json=as_json)
         return
     throttle = Throttle(limit_bytes_per_s=limit_rate, hours=between, stopped=hub.stopped)
-    told = run(hub, request, throttle, now=_now)
+    told = run_to_target(hub, request, throttle, now=_now)
     show_fetch(told, as_json=as_json, as_events=events)
 
 

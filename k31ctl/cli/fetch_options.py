@@ -1,6 +1,5 @@
 """Options of ``fetch``."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -39,7 +38,13 @@ RepoArg = Annotated[
     ),
 ]
 ToOpt = Annotated[
-    Path, typer.Option("--to", metavar="DIR", help="The folder for the files.", show_default=False)
+    str,
+    typer.Option(
+        "--to",
+        metavar="DIR",
+        help="The folder for the files, or s3://BUCKET/PREFIX.",
+        show_default=False,
+    ),
 ]
 RevisionOpt = Annotated[
     str,

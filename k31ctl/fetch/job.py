@@ -39,7 +39,7 @@ _PROBE_S: Final = 0.25
 
 @frozen
 class FetchRequest:
-    """What was asked for."""
+    """What was asked for; ``store`` is a prefix in object storage, empty for ``folder``."""
 
     repo: str
     revision: str
@@ -51,6 +51,7 @@ class FetchRequest:
     wait: bool
     sync: bool
     accepted_by: str | None
+    store: str = ""
 
 
 def look(hub: Hub, request: FetchRequest) -> FetchPlan:

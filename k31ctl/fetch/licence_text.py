@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -38,9 +39,17 @@ def licence_text(folder: Path, path: str, *, sha256: str) -> LicenceText:
     """Return a proven licence file with its text."""
     try:
         content = read_record(folder / path, most_bytes=_MAX_BYTES)
-        text = content.decode() if _digest(content) == sha256 else None
     except (OSError, ValueError):
-        text = None
+        content = None
+    return licence_text_of(path, content, sha256=sha256)
+
+
+def licence_text_of(path: str, content: bytes | None, *, sha256: str) -> LicenceText:
+    """Return a licence file with its content, where that has the digest and is text."""
+    text = None
+    if content is not None and _digest(content) == sha256:
+        with suppress(UnicodeDecodeError):
+            text = content.decode()
     return LicenceText(path=path, sha256=sha256, text=text)
 
 

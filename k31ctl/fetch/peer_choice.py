@@ -7,6 +7,7 @@ from typing import Final
 
 from k31ctl.errors import UsageError
 from k31ctl.fetch.hub import Hub
+from k31ctl.fetch.object_store import is_store_url
 from k31ctl.fetch.peer_hub import PeerHub
 from k31ctl.fetch.peers import FolderPeer, Peer, UrlPeer
 from k31ctl.values import frozen
@@ -65,6 +66,10 @@ def hub_for(
 def _peer(spec: str, network: Network, folder: Path | None) -> Peer:
     if spec.startswith(("http://", "https://")):
         return UrlPeer(spec, token=peer_token(), stall_s=network.stall_s)
+    if is_store_url(spec):
+        from k31ctl.fetch.store_peer import StorePeer  # noqa: PLC0415  only for a store
+
+        return StorePeer(spec)
     path = Path(spec)
     if folder is not None and path.resolve() == folder.resolve():
         raise UsageError(

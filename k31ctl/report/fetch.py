@@ -23,7 +23,8 @@ def show_fetch_plan(plan: FetchPlan, *, as_json: bool) -> None:
         sys.stdout.write(envelope("fetch", inputs=_inputs(plan), result=_planned(plan)))
     else:
         sys.stdout.write(plan_text(plan))
-    require_room(plan.space)
+    if plan.space is not None:
+        require_room(plan.space)
 
 
 def show_fetch(events: Iterator[Event], *, as_json: bool, as_events: bool) -> None:
@@ -80,8 +81,9 @@ def plan_text(plan: FetchPlan) -> str:
         if plan.num_in(state):
             rows.append((label, f"{_size(plan.bytes_in(state))} in {_files(plan.num_in(state))}"))
     rows.append(("to download", _to_download(plan)))
-    rows.append((f"free on {space.mount}", f"{_size(space.free_bytes)}, {_room(space)}"))
-    if space.quota_bytes is not None:
+    if space is not None:
+        rows.append((f"free on {space.mount}", f"{_size(space.free_bytes)}, {_room(space)}"))
+    if space is not None and space.quota_bytes is not None:
         rows.append(("left of your quota", _size(space.quota_bytes)))
     rows.append(("licence", _licence(plan)))
     rows.append(("proven against", _authority(snapshot)))
@@ -132,7 +134,7 @@ def _inputs(plan: FetchPlan) -> dict[str, Any]:
         "repo": plan.snapshot.repo,
         "revision": plan.revision,
         "endpoint": plan.snapshot.endpoint,
-        "to": str(plan.folder),
+        "to": plan.target or str(plan.folder),
     }
 
 
@@ -166,16 +168,18 @@ def _planned(plan: FetchPlan) -> dict[str, Any]:
         "eta_s": plan.eta_s,
         "rate_bytes_per_s": plan.rate_bytes_per_s,
         "rate_source": plan.rate_source or None,
-        "filesystems": [
-            {
-                "mount": space.mount,
-                "free_bytes": space.free_bytes,
-                "needed_bytes": space.needed_bytes,
-                "free_inodes": space.free_inodes,
-                "quota_bytes": space.quota_bytes,
-            }
-        ],
+        "filesystems": [_filesystem(space)] if space is not None else [],
+        "free_bytes": space.free_bytes if space is not None else None,
+    }
+
+
+def _filesystem(space: Space) -> dict[str, Any]:
+    return {
+        "mount": space.mount,
         "free_bytes": space.free_bytes,
+        "needed_bytes": space.needed_bytes,
+        "free_inodes": space.free_inodes,
+        "quota_bytes": space.quota_bytes,
     }
 
 

@@ -63,6 +63,12 @@ def fetch(
     as_json: JsonOpt = False,
 ) -> None:
     """Download a repository, go on where it stopped, and prove every byte."""
+    if serve and repo is not None:
+        raise UsageError(
+            "what is served is what the folder holds; a repository cannot be named",
+            where=f"--serve with {repo[:80]}",
+            remedy="write k31ctl fetch --serve --to DIR",
+        )
     if serve:
         serve_folder(
             Path(to),

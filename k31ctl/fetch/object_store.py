@@ -119,6 +119,9 @@ class _Held:
     """A stream whose content the store keeps back until ``commit``."""
 
     def __init__(self, stream: Any) -> None:
+        from fsspec.spec import AbstractBufferedFile  # noqa: PLC0415  loaded by now
+
+        self._buffered = AbstractBufferedFile
         self._stream, self._wanted, self._ended = stream, False, False
 
     def write(self, piece: bytes) -> None:
@@ -141,8 +144,12 @@ class _Held:
         if self._ended:
             return
         with suppress(OSError, *_client_errors()):
-            self._stream.discard()
-        self._stream.closed = True
+            if isinstance(self._stream, self._buffered):
+                self._stream.discard()
+                self._stream.closed = True  # or it would send the rest when it is collected
+            else:
+                self._stream.close()
+                self._stream.discard()
 
 
 def _opened(url: str) -> tuple[Any, str]:

@@ -108,7 +108,11 @@ def finished_text(plan: FetchPlan, finished: Finished) -> str:
     return (
         f"{done}: {', '.join(parts)}\n"
         + _sources(plan, finished)
-        + (f"record  {plan.folder / 'k31ctl-manifest.json'}\n" if finished.is_proven else "")
+        + (
+            f"record  {plan.target or plan.folder}/k31ctl-manifest.json\n"
+            if finished.is_proven
+            else ""
+        )
     )
 
 

@@ -6,8 +6,10 @@ way through fsspec.
 
 import json
 import random
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +60,7 @@ def test_a_repository_goes_there_and_comes_back(
     assert (done.returncode, done.stderr.count("error")) == (0, 0), done.stderr
     assert all(s3.content(f"round/{path}") == content for path, content in hub.files.items())
     hub.forget()
+    assert f"record  {url}/k31ctl-manifest.json" in done.stdout
     back = fetched(hub, tmp_path / "b", "--offline", "--from-peer", url, **s3.environment)
     assert (back.returncode, is_whole(hub, tmp_path / "b"), len(hub.asked)) == (0, True, 0)
     assert f"proven  against the record of {url} alone, no hub (--offline)" in back.stdout
@@ -101,6 +104,40 @@ def test_a_second_run_sends_nothing_and_a_changed_object_is_sent_again(
     s3.client().put_object(Bucket=BUCKET, Key="second/LICENSE", Body=b"you MAY")
     assert to_store(hub, url, **s3.environment).returncode == 0
     assert s3.content("second/LICENSE") == b"you may"
+
+
+@pytest.mark.parametrize("kind", ["s3", "file"])
+def test_ctrl_c_leaves_whole_files_and_nothing_else(
+    hub: HubServer, s3: S3Server, tmp_path: Path, kind: str
+) -> None:
+    def stall(answer: Answer) -> None:
+        if answer.path == LARGEST:
+            answer.stall_after, answer.stall_s = 20 * 2**20, 60.0
+
+    hub.fault = stall
+    url = f"s3://{BUCKET}/stopped" if kind == "s3" else f"file://{tmp_path / 'stopped'}"
+    process = subprocess.Popen(
+        [
+            *[sys.executable, "-m", "k31ctl", "fetch", hub.repo],
+            *["--to", url, "--endpoint", hub.url, "--stall", "50"],
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(**s3.environment),
+    )
+    while hub.num_bytes() < 20 * 2**20:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, "Traceback" in err) == (130, False), err
+    assert f"k31ctl fetch {hub.repo} --to {url}" in err
+    names = [name.partition("stopped/")[2] for name in s3.keys("stopped/")]
+    if kind == "file":
+        files = (path for path in (tmp_path / "stopped").rglob("*") if path.is_file())
+        names = [str(path.relative_to(tmp_path / "stopped")) for path in files]
+    assert sorted(names) == [".k31ctl/journal.json", "LICENSE", "config.json", "sub/empty.bin"]
+    assert not s3.client().list_multipart_uploads(Bucket=BUCKET).get("Uploads")
 
 
 @pytest.mark.parametrize("path", ["LICENSE", LARGEST])

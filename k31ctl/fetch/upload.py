@@ -187,8 +187,12 @@ class _Senders:
         self._verified(file, digest, reused=False)
 
     def _sent(self, file: HubFile) -> str:
-        """Send a file until its bytes were right; returns their SHA-256."""
-        for _ in range(_MOST_ROUNDS):
+        """Send a file until its bytes were right; returns their SHA-256.
+
+        The same wrong bytes twice come from the source and not from the way.
+        """
+        wrong: list[str] = []
+        while len(wrong) < _MOST_ROUNDS:
             digest = Digest(file)
             if file.size_bytes <= _SMALL_BYTES:
                 content = b"".join(self._pieces(file, digest))
@@ -202,7 +206,11 @@ class _Senders:
                         held.commit()
             if digest.is_right:
                 return digest.sha256
-            self._note_wrong(file)
+            if self._note_wrong(file):
+                continue
+            if digest.sha256 in wrong:
+                break
+            wrong.append(digest.sha256)
         raise NotProvenError(
             f"{file.path} arrives with a wrong digest every time",
             where=f"{self._plan.snapshot.repo} at {self._plan.snapshot.commit[:12]}",
@@ -223,13 +231,14 @@ class _Senders:
             self._throttle.spend(len(piece))
             yield piece
 
-    def _note_wrong(self, file: HubFile) -> None:
+    def _note_wrong(self, file: HubFile) -> bool:
+        """Tell of wrong bytes; returns whether another source is left."""
         sources = ", ".join(self._hub.origins.of(file.path))
         reason = f"its SHA-256 is not the published one (from {sources})"
         self._told.put(Mismatched(path=file.path, reason=reason))
-        self._hub.wrong_bytes(file)
         with self._lock:
             self.num_again += 1
+        return self._hub.wrong_bytes(file)
 
     def _verified(self, file: HubFile, digest: str, *, reused: bool) -> None:
         with self._lock:

@@ -216,6 +216,38 @@ def test_a_folder_that_is_being_filled_gives_each_file_once_it_is_proven(
     assert (done.returncode, is_whole(hub, tmp_path / "b")) == (0, True)
 
 
+def test_a_folder_of_an_older_version_is_given_too(
+    hub: HubServer, node0: Path, peer: ServingProcess
+) -> None:
+    (node0 / ".k31ctl/snapshot.json").unlink()
+    record = json.loads((node0 / "k31ctl-manifest.json").read_text())
+    for file in record["files"]:
+        del file["blob_id"], file["sources"]
+    (node0 / "k31ctl-manifest.json").write_text(json.dumps(record))
+    status, headers, content = ask(peer.url, f"/{hub.repo}/resolve/main/LICENSE")
+    assert (status, content) == (200, b"you may")
+    assert headers["ETag"] == f'"{hub.sha256("LICENSE")}"'
+
+
+def test_a_folder_copied_by_other_means_is_given_once_it_is_verified(
+    hub: HubServer, node0: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    for path in (*hub.files, "k31ctl-manifest.json"):
+        (copy / path).parent.mkdir(parents=True, exist_ok=True)
+        (copy / path).write_bytes((node0 / path).read_bytes())
+    with serving(copy) as peer:
+        path = f"/{hub.repo}/resolve/main/LICENSE"
+        assert ask(peer.url, path)[0] == 404
+        subprocess.run(
+            [sys.executable, "-m", "k31ctl", "verify", str(copy)],
+            capture_output=True,
+            check=False,  # its config is no model's: the structure cannot be held against one
+            env=environment(),
+        )
+        assert ask(peer.url, path)[::2] == (200, b"you may")
+
+
 def test_ctrl_c_ends_it_with_what_was_sent(hub: HubServer, node0: Path) -> None:
     with serving(node0) as peer:
         ask(peer.url, f"/{hub.repo}/resolve/main/LICENSE")

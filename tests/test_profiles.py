@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from k31ctl.catalog import Kind, Store, default_folders, load_node
 from k31ctl.catalog.check import check_profiles
-from k31ctl.catalog.store import files_in, packaged_folder
+from k31ctl.catalog.store import files_in, packaged_folder, read_profile
 from k31ctl.core.hardware import Node
 
 STORE = Store(default_folders())
@@ -39,7 +38,7 @@ def values_of(raw: object, key: str) -> list[Any]:
 
 @EVERY_FILE
 def test_every_packaged_profile_cites_a_source_with_its_date(file: Path) -> None:
-    raw = yaml.safe_load(file.read_text())
+    raw = read_profile(file)
     assert all(values_of(raw, "source") + values_of(raw, "sources"))
     dates = [date.fromisoformat(str(found)) for found in values_of(raw, "checked")]
     assert dates

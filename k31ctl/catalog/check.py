@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Final
 
 from k31ctl.catalog.engines import load_draft, load_engine
+from k31ctl.catalog.flags import load_flags
 from k31ctl.catalog.hardware import load_node
 from k31ctl.catalog.licences import load_licence
 from k31ctl.catalog.measurements import check_table
 from k31ctl.catalog.models import load_model_profile
 from k31ctl.catalog.prices import load_price_list
+from k31ctl.catalog.recipes import load_recipe_book
 from k31ctl.catalog.speed import load_speed_profile
 from k31ctl.catalog.storage import load_startup, load_storage
 from k31ctl.catalog.store import Kind, Store, files_in, kind_named
@@ -28,6 +30,8 @@ _LOADERS: Final[dict[Kind, Callable[[Store, str], object]]] = {
     Kind.STORAGE: load_storage,
     Kind.STARTUP: load_startup,
     Kind.LICENCES: load_licence,
+    Kind.FLAGS: load_flags,
+    Kind.RECIPES: load_recipe_book,
 }
 
 

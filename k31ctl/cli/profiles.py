@@ -11,8 +11,8 @@ KindArg = Annotated[
     str | None,
     typer.Argument(
         metavar="[KIND]",
-        help="models, hardware, engines, drafts, prices, speed, storage, startup, measurements "
-        "or licences.",
+        help="models, hardware, engines, drafts, prices, speed, storage, startup, measurements, "
+        "licences, flags or recipes.",
     ),
 ]
 NameArg = Annotated[str, typer.Argument(metavar="NAME", help="A profile, as KIND/ID or as ID.")]
@@ -20,8 +20,16 @@ PathsArg = Annotated[
     list[Path] | None,
     typer.Argument(metavar="[PATHS]...", exists=True, help="Files or folders, instead of all."),
 ]
+EngineArg = Annotated[str, typer.Argument(metavar="ENGINE", help="vllm or sglang.")]
+PythonOpt = Annotated[
+    str, typer.Option("--python", metavar="PATH", help="The interpreter that has the engine.")
+]
+ToOpt = Annotated[
+    Path | None,
+    typer.Option("--to", metavar="DIR", help="A folder of profiles to write the file into."),
+]
 
-app = typer.Typer(no_args_is_help=True, help="List, show and check profiles.")
+app = typer.Typer(no_args_is_help=True, help="List, show, check and extract profiles.")
 
 
 @app.command(name="list")
@@ -60,3 +68,17 @@ def check(
     found = check_profiles(default_folders(profiles or ()), paths or ())
     report.show_check(found, paths=tuple(paths or ()), as_json=as_json)
     raise typer.Exit(found.exit_code)
+
+
+@app.command()
+def extract(
+    engine: EngineArg, python: PythonOpt = "", to: ToOpt = None, *, as_json: JsonOpt = False
+) -> None:
+    """Ask an installed engine for its flags, as a profile."""
+    from datetime import date
+
+    from k31ctl.host.engine_flags import extract_flags
+    from k31ctl.report import profiles as report
+
+    found = extract_flags(engine, python=python, checked=date.today().isoformat())
+    report.show_extracted(found, folder=to, as_json=as_json)

@@ -6,7 +6,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from k31ctl.core.difference import FoundTensor
+from k31ctl.core.found_tensors import FoundTensor
 from k31ctl.fetch.findings import Finding, Level, Severity
 from k31ctl.fetch.headers import Header, read_headers
 from k31ctl.fetch.value_scan import (

@@ -108,7 +108,6 @@ class Hub:
         """``on_retry`` is told what is asked again, why, and in how many seconds."""
         self.endpoints = tuple(endpoint.rstrip("/") for endpoint in endpoints)
         self._token = token
-        self._timeout_s = timeout_s
         self._max_retries, self._backoff_s = max_retries, backoff_s
         self.on_retry = on_retry
         self._wire = Wire(timeout_s=timeout_s, stall_s=stall_s)
@@ -133,15 +132,18 @@ class Hub:
         Raises InputError for an unknown repository or revision, RefusedError where access is not
         given, EndpointError where no endpoint answers.
         """
-        from k31ctl.fetch.hub_metadata import read_snapshot  # noqa: PLC0415  slow to import
+        return self.persist(repo, lambda number: self.asked_once(repo, revision, number=number))
 
-        def ask(number: int) -> Snapshot:
-            endpoint = self.endpoints[number % len(self.endpoints)]
-            return read_snapshot(
-                repo, revision, endpoint=endpoint, token=self._token, timeout_s=self._timeout_s
-            )
+    def asked_once(self, repo: str, revision: str, *, number: int = 0) -> Snapshot:
+        """Ask one endpoint, the ``number``-th in turn, for a commit; raises TransferError too."""
+        from k31ctl.fetch.hub_metadata import (  # noqa: PLC0415  it imports this module
+            Question,
+            read_snapshot,
+        )
 
-        return self.persist(repo, ask)
+        endpoint = self.endpoints[number % len(self.endpoints)]
+        question = Question(repo=repo, revision=revision, endpoint=endpoint, token=self._token)
+        return read_snapshot(self._wire, question)
 
     def read_range(self, snapshot: Snapshot, file: HubFile, start: int, end: int) -> bytes:
         """Return bytes ``start`` up to ``end`` of a file, asking again where an answer fails."""
@@ -233,7 +235,7 @@ class Hub:
             if url == known and response.status in (401, 403, 404, 410):
                 url = known = first  # the signature of a kept address has run out
                 continue
-            raise refused_status(response.status, where=where, after_s=_wait(response))
+            raise refused_status(response.status, where=where, after_s=response.retry_after_s)
         raise broken(f"the server redirects more than {_MOST_REDIRECTS} times", where=where)
 
     def _remember(self, key: tuple[str, str], url: str | None) -> None:
@@ -348,14 +350,6 @@ class Patience:
 
 def _tag(header: str | None) -> str | None:
     return header.removeprefix("W/").strip('"') if header else None
-
-
-def _wait(response: Response) -> float | None:
-    """Return how many seconds the server asks us to wait; a date is read as one minute."""
-    text = response.header("Retry-After")
-    if not text:
-        return None
-    return float(text) if text.isdigit() else 60.0
 
 
 def _end_of_range(response: Response, file: HubFile, start: int, end: int, where: str) -> int:

@@ -26,6 +26,7 @@ from k31ctl.fetch.manifest import (
 )
 from k31ctl.fetch.origins import Origins
 from k31ctl.fetch.planning import FetchPlan, FileState, chosen_files, file_plan
+from k31ctl.fetch.rate_probe import measured_rate
 from k31ctl.fetch.space import require_room, space_for
 from k31ctl.fetch.throttle import Throttle
 from k31ctl.fetch.workers import Workers
@@ -33,8 +34,7 @@ from k31ctl.values import frozen
 
 _TICK_S: Final = 0.25
 _RATE_WINDOW_S: Final = 10.0
-_PROBE_BYTES: Final = 4 * 1024 * 1024
-_PROBE_S: Final = 0.25
+_FEWEST_TIMED_BYTES: Final = 4 * 1024 * 1024
 
 
 @frozen
@@ -110,7 +110,8 @@ def _plan(
     if rate is None and journal.rate_bytes_per_s:
         rate, source = journal.rate_bytes_per_s, "as last time"
     if rate is None and to_get and not write:
-        rate, source = _measured_rate(hub, snapshot, files), "measured just now"
+        largest = max(files, key=lambda file: file.size_bytes)
+        rate, source = measured_rate(hub, snapshot, largest), "measured just now"
     return FetchPlan(
         snapshot=snapshot,
         revision=request.revision,
@@ -120,18 +121,6 @@ def _plan(
         rate_bytes_per_s=rate,
         rate_source=source if rate else "",
     )
-
-
-def _measured_rate(hub: Hub, snapshot: Snapshot, files: tuple[HubFile, ...]) -> float | None:
-    """Read the begin of the largest file for a moment, on one connection, in bytes per second."""
-    largest = max(files, key=lambda file: file.size_bytes)
-    num_bytes = min(largest.size_bytes, _PROBE_BYTES)
-    taken, start = 0, time.monotonic()
-    for piece in hub.chunks(snapshot, largest, 0, num_bytes):
-        taken += len(piece)
-        if time.monotonic() - start > _PROBE_S:
-            break
-    return taken / max(time.monotonic() - start, 1e-6) if taken else None
 
 
 def _events(workers: Workers, plan: FetchPlan, connections: int) -> Iterator[Event]:
@@ -183,7 +172,7 @@ def _finished(
     """Write the record where all is proven, and sum up."""
     verified = workers.verified()
     seconds = time.monotonic() - start
-    if workers.bytes_downloaded > _PROBE_BYTES:
+    if workers.bytes_downloaded > _FEWEST_TIMED_BYTES:
         journal.note_rate(workers.bytes_downloaded / max(seconds, 1e-6))
     if len(verified) == len(plan.files):
         journal.finish()

@@ -118,18 +118,10 @@ class PeerHub(Hub):
 
     def _asked(self, repo: str, revision: str) -> Snapshot:
         """Ask each endpoint once: where peers can stand in, long patience helps nobody."""
-        from k31ctl.fetch.hub_metadata import read_snapshot  # noqa: PLC0415  slow to import
-
         failures = []
-        for endpoint in self.endpoints:
+        for number in range(len(self.endpoints)):
             try:
-                return read_snapshot(
-                    repo,
-                    revision,
-                    endpoint=endpoint,
-                    token=self._token,
-                    timeout_s=self._timeout_s,
-                )
+                return self.asked_once(repo, revision, number=number)
             except TransferError as error:
                 failures.append(error)
         raise failures[0]

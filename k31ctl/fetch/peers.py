@@ -110,20 +110,15 @@ class UrlPeer:
 
     def __init__(self, url: str, *, token: str | None, stall_s: float = _STALL_S) -> None:
         self.label = url.rstrip("/")
-        self._token, self._timeout_s = token, min(stall_s, 10.0)
         self._hub = Hub(
-            endpoints=[self.label], token=token, stall_s=stall_s, timeout_s=self._timeout_s
+            endpoints=[self.label], token=token, stall_s=stall_s, timeout_s=min(stall_s, 10.0)
         )
         self._listing: Listing | None = None
         self._known: dict[str, HubFile] = {}
 
     def listing(self, repo: str, revision: str) -> Listing | None:
         """What it answers: one request."""
-        from k31ctl.fetch.hub_metadata import read_snapshot  # noqa: PLC0415  slow to import
-
-        snapshot = read_snapshot(
-            repo, revision, endpoint=self.label, token=self._token, timeout_s=self._timeout_s
-        )
+        snapshot = self._hub.asked_once(repo, revision)
         self._listing = Listing(snapshot=snapshot, revision=revision, is_complete=True)
         self._known = {file.path: file for file in snapshot.files}
         return self._listing

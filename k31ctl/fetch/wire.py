@@ -20,6 +20,7 @@ from k31ctl.fetch.trouble import StoppedError, unreachable
 
 _CA_VARIABLES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _MOST_DRAINED: Final = 64 * 1024
+_DATED_WAIT_S: Final = 60.0
 
 Place = tuple[str, str, int]
 
@@ -40,6 +41,14 @@ class Response:
     def header(self, name: str) -> str | None:
         """Return a header's value, or None where the server sent none."""
         return self._answer.getheader(name)
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """How long the server asks us to wait, in seconds; a date is read as one minute."""
+        text = self.header("Retry-After")
+        if not text:
+            return None
+        return float(text) if text.isdigit() else _DATED_WAIT_S
 
     def readinto(self, view: memoryview) -> int:
         """Fill memory from the body; returns the number of bytes, 0 at its end.

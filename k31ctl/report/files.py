@@ -39,6 +39,18 @@ def write_all(texts: Mapping[Path, str]) -> None:
         sys.stdout.write(texts[STANDARD_OUTPUT])
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder where there is none; InputError where that cannot be done."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot make the folder: {(error.strerror or 'failed').lower()}",
+            where=str(path),
+            remedy="name a folder that you may write to",
+        ) from error
+
+
 def _prepared(path: Path, text: str) -> tuple[Path, Path]:
     """The text on the disk under a temporary name, and the place that it is for."""
     try:

@@ -5,14 +5,14 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from k31ctl.core.difference import Pattern
 from k31ctl.core.gates import Gate, evaluate
+from k31ctl.core.name_patterns import Pattern
 from k31ctl.errors import GateError
 from k31ctl.fetch.inspection import NAMES_CAP, Inspection
 from k31ctl.report.envelope import envelope
+from k31ctl.report.lines import folded, printable
 from k31ctl.units import show, show_bytes
 
-_WIDTH: Final = 80
 _MAX_LINES: Final = 20
 _MAX_RANGES: Final = 3
 _RANGES: Final = re.compile(r"\{([0-9,-]+)\}")
@@ -168,20 +168,3 @@ def _short(found: re.Match[str]) -> str:
     if len(parts) <= _MAX_RANGES:
         return found[0]
     return f"{{{parts[0]},{parts[1]},..,{parts[-1]}}}"
-
-
-def folded(text: str, *, indent: str) -> list[str]:
-    """Lines of at most 80 columns, broken behind a space or a point where there is one."""
-    room = _WIDTH - len(indent)
-    lines = []
-    while len(text) > room:
-        cut = max(text.rfind(" ", 0, room), text.rfind(".", 0, room)) + 1
-        cut = cut if cut > room // 2 else room
-        lines.append(indent + text[:cut].rstrip())
-        text = text[cut:].lstrip()
-    return [*lines, indent + text]
-
-
-def printable(line: str) -> str:
-    """The line without control codes, which may come from a file's content."""
-    return "".join(mark if mark.isprintable() else "?" for mark in line)

@@ -7,7 +7,7 @@ from k31ctl.core.hardware import Source
 from k31ctl.core.licence import Coverage, Licence, LicenceKind, Standing
 from k31ctl.fetch.licence_check import FolderLicence, Terms
 from k31ctl.report.envelope import envelope, plain
-from k31ctl.report.inspect import folded, printable
+from k31ctl.report.lines import folded, printable
 
 NO_ADVICE: Final = (
     "These are notes of what was read, in our words, and no legal advice: the licence's own text "

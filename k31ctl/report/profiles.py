@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from k31ctl.catalog.check import CheckResult
+from k31ctl.catalog.flag_text import catalog_text
 from k31ctl.catalog.listing import Listed, Shown
+from k31ctl.catalog.store import Kind
 from k31ctl.report.envelope import envelope
+from k31ctl.report.files import make_folder, write_whole
 
 
 def show_list(found: tuple[Listed, ...], *, kind: str | None, as_json: bool) -> None:
@@ -53,6 +56,21 @@ def show_check(found: CheckResult, *, paths: tuple[Path, ...], as_json: bool) ->
     for bad in found.findings:
         sys.stdout.write(f"{bad.where}\n  error  {bad.message}\n  do     {bad.remedy}\n")
     sys.stdout.write(f"{found.num_files} profiles, {len(found.findings)} with errors\n")
+
+
+def show_extracted(found: Mapping[str, Any], *, folder: Path | None, as_json: bool) -> None:
+    """Write a catalog of flags: into a folder of profiles, or on standard output."""
+    place = Path("-") if folder is None else folder / Kind.FLAGS / f"{found['id']}.json"
+    if folder is not None:
+        make_folder(place.parent)
+        write_whole(place, catalog_text(found))
+    if as_json:
+        shown = {"kind": Kind.FLAGS, "id": found["id"], "path": str(place), "profile": found}
+        _write_json({"action": "extract", "profile": f"{Kind.FLAGS}/{found['id']}"}, shown)
+    elif folder is None:
+        sys.stdout.write(catalog_text(found))
+    else:
+        sys.stdout.write(f"{place}: {found['name']}\n")
 
 
 def _write_json(inputs: Mapping[str, Any], result: Mapping[str, Any]) -> None:

@@ -11,7 +11,8 @@ from k31ctl.fetch.findings import Finding, Level, Severity
 from k31ctl.fetch.inspection import NAMES_CAP
 from k31ctl.fetch.verify import Verification
 from k31ctl.report.envelope import envelope
-from k31ctl.report.inspect import folded, inspection_result, printable
+from k31ctl.report.inspect import inspection_result
+from k31ctl.report.lines import folded, printable
 from k31ctl.report.provenance import provenance, provenance_lines
 from k31ctl.units import show_bytes
 

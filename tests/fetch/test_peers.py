@@ -51,7 +51,7 @@ def test_without_a_hub_the_answer_says_whose_word_it_rests_on(
 ) -> None:
     done = fetched(hub, tmp_path / "b", "--from-peer", str(node0), *options)
     assert (done.returncode, is_whole(hub, tmp_path / "b"), len(hub.asked)) == (0, True, 0)
-    reason = "--offline" if options == ("--offline",) else f"{NOWHERE}: no connection"
+    reason = "--offline" if options == ("--offline",) else f"{NOWHERE}: connection refused"
     assert f"proven  against the record of {node0} alone, no hub ({reason})" in done.stdout
     proven = manifest_in(tmp_path / "b").proven_against
     assert proven is not None

@@ -1,0 +1,25 @@
+"""What is wrong, how bad it is, and what to do about it: one shape for every check."""
+
+from enum import StrEnum
+
+from k31ctl.values import frozen
+
+
+class Severity(StrEnum):
+    """An error stops the engine or spoils its answers; a warning costs time; info is to know."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@frozen
+class Finding:
+    """One fault: ``id`` is the rule's, ``source`` what the rule rests on, ``where`` the place."""
+
+    id: str
+    severity: Severity
+    message: str
+    remedy: str
+    source: str
+    where: str

@@ -29,13 +29,25 @@ from k31ctl.cli.fetch_part_options import (
     RankTpOpt,
     TensorsOpt,
     asked_part,
+    require_hub_and_folder,
 )
+from k31ctl.cli.fetch_peer_options import (
+    ClientsOpt,
+    FromPeerOpt,
+    HostOpt,
+    OfflineOpt,
+    PortOpt,
+    ServeOpt,
+)
+from k31ctl.cli.fetch_serve import serve_folder
 from k31ctl.cli.options import GateOpt, JsonOpt, ProfilesOpt
+from k31ctl.errors import UsageError
+from k31ctl.fetch.serve_defaults import DEFAULT_HOST, DEFAULT_PORT, MOST_CONNECTIONS
 
 
 def fetch(
-    repo: RepoArg,
     to: ToOpt,
+    repo: RepoArg = None,
     revision: RevisionOpt = "main",
     include: IncludeOpt = None,
     exclude: ExcludeOpt = None,
@@ -53,9 +65,15 @@ def fetch(
     tp: RankTpOpt = None,
     pp: RankPpOpt = None,
     gate: GateOpt = None,
+    from_peer: FromPeerOpt = None,
+    host: HostOpt = DEFAULT_HOST,
+    port: PortOpt = DEFAULT_PORT,
+    clients: ClientsOpt = MOST_CONNECTIONS,
     profiles: ProfilesOpt = None,
     *,
     dry_run: DryRunOpt = False,
+    offline: OfflineOpt = False,
+    serve: ServeOpt = False,
     wait: WaitOpt = True,
     sync: SyncOpt = True,
     events: EventsOpt = False,
@@ -67,6 +85,28 @@ def fetch(
 
     k31ctl fetch moonshotai/Kimi-K3 --to part --layers 0-3 --experts 0-15
     """
+    if serve and repo is not None:
+        raise UsageError(
+            "what is served is what the folder holds; a repository cannot be named",
+            where=f"--serve with {repo[:80]}",
+            remedy="write k31ctl fetch --serve --to DIR",
+        )
+    if serve:
+        serve_folder(
+            Path(to),
+            host=host,
+            port=port,
+            most_connections=clients,
+            rate_bytes_per_s=limit_rate,
+            as_events=events,
+        )
+        return
+    if repo is None:
+        raise UsageError(
+            "no repository is named",
+            where="MODEL_OR_REPO",
+            remedy="write k31ctl fetch OWNER/NAME --to DIR, or --serve to give a folder to others",
+        )
     part = asked_part(
         layers=layers,
         experts=experts,
@@ -79,27 +119,31 @@ def fetch(
     from k31ctl.catalog import Store, default_folders
     from k31ctl.catalog.models import repository
     from k31ctl.core.gates import parse_gate
-    from k31ctl.fetch.hub import DEFAULT_ENDPOINT, Hub
+    from k31ctl.fetch.hub import DEFAULT_ENDPOINT
     from k31ctl.fetch.hub_metadata import token_from_environment
-    from k31ctl.fetch.job import FetchRequest, look, run
+    from k31ctl.fetch.job import FetchRequest
+    from k31ctl.fetch.object_store import is_store_url
+    from k31ctl.fetch.peer_choice import Network, hub_for
+    from k31ctl.fetch.target import look_at_target, run_to_target
     from k31ctl.fetch.throttle import Throttle
     from k31ctl.report.fetch import show_fetch, show_fetch_plan, show_retry
 
     gates = [parse_gate(text) for text in gate or ()]
-    hub = Hub(
-        endpoints=endpoint or (DEFAULT_ENDPOINT,),
+    network = Network(
+        endpoints=tuple(endpoint or (DEFAULT_ENDPOINT,)),
         token=token_from_environment(),
         stall_s=stall,
-        timeout_s=min(stall, 10.0),
         max_retries=retries,
         on_retry=show_retry,
     )
+    hub = hub_for(network, peers=from_peer or (), is_offline=offline, folder=Path(to))
     named = repository(Store(default_folders(profiles or ())), repo)
     throttle = Throttle(limit_bytes_per_s=limit_rate, hours=between, stopped=hub.stopped)
     if part is not None:
         from k31ctl.fetch.part_plan import PartRequest
         from k31ctl.fetch.partial import fetch_hub_part, look_at_part
 
+        require_hub_and_folder(from_peer, to)
         wanted = PartRequest(
             revision=revision,
             folder=Path(to),
@@ -127,11 +171,12 @@ def fetch(
         wait=wait,
         sync=sync,
         accepted_by=accepted_by,
+        store=to if is_store_url(to) else "",
     )
     if dry_run:
-        show_fetch_plan(look(hub, request), as_json=as_json, gates=gates)
+        show_fetch_plan(look_at_target(hub, request), as_json=as_json, gates=gates)
         return
-    told = run(hub, request, throttle, now=_now)
+    told = run_to_target(hub, request, throttle, now=_now)
     show_fetch(told, as_json=as_json, as_events=events, gates=gates)
 
 

@@ -96,3 +96,14 @@ def asked_part(
         rank=None if rank is None else rank_of(rank, tp=tp or 1, pp=pp or 1),
         text=" ".join(f"{name} {value}" for name, value in told if value is not None),
     )
+
+
+def require_hub_and_folder(peers: list[str] | None, target: str) -> None:
+    """Raise UsageError where a part shall come from a peer or go into object storage."""
+    if not peers and "://" not in target:
+        return
+    raise UsageError(
+        "a part is fetched from a hub, into a folder",
+        where=f"--from-peer {peers[0]}" if peers else f"--to {target[:120]}",
+        remedy="name a mirror with --endpoint (a node that serves its folder is one), and a folder",
+    )

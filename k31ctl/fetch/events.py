@@ -1,6 +1,7 @@
 """What a download tells while it runs."""
 
 from k31ctl.errors import K31Error
+from k31ctl.fetch.origins import SourceUse
 from k31ctl.fetch.part_plan import PartPlan
 from k31ctl.fetch.planning import FetchPlan
 from k31ctl.values import frozen
@@ -99,6 +100,7 @@ class Finished:
     num_retries: int
     num_refetched: int
     seconds: float
+    sources: tuple[SourceUse, ...]
     failed: tuple[FileFailed, ...]
     failure: K31Error | None
 

@@ -7,6 +7,8 @@ from typing import Final, TypeVar
 from urllib.parse import quote, urljoin
 
 from k31ctl.errors import UsageError
+from k31ctl.fetch.authority import Authority
+from k31ctl.fetch.origins import Counted, Origins, Readable
 from k31ctl.fetch.patience import Patience
 from k31ctl.fetch.trouble import (
     TransferError,
@@ -49,7 +51,10 @@ class HubFile:
 
 @frozen
 class Snapshot:
-    """A repository at one commit."""
+    """A repository at one commit; ``authority`` is who says so, where that is not the hub.
+
+    ``notes`` are what a reader should know of the sources.
+    """
 
     repo: str
     endpoint: str
@@ -57,6 +62,8 @@ class Snapshot:
     files: tuple[HubFile, ...]
     gated: str | None
     licence: str | None
+    authority: Authority | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def total_bytes(self) -> int:
@@ -110,6 +117,7 @@ class Hub:
         self._locations: dict[tuple[str, str], str] = {}
         self._tags: dict[tuple[str, str], str] = {}
         self.supports_ranges = True
+        self.origins = Origins()
 
     @property
     def stopped(self) -> threading.Event:
@@ -131,17 +139,18 @@ class Hub:
         Raises InputError for an unknown repository or revision, RefusedError where access is not
         given, EndpointError where no endpoint answers.
         """
+        return self.persist(repo, lambda number: self.asked_once(repo, revision, number=number))
+
+    def asked_once(self, repo: str, revision: str, *, number: int = 0) -> Snapshot:
+        """Ask one endpoint, the ``number``-th in turn, for a commit; raises TransferError too."""
         from k31ctl.fetch.hub_metadata import (  # noqa: PLC0415  it imports this module
             Question,
             read_snapshot,
         )
 
-        def ask(number: int) -> Snapshot:
-            endpoint = self.endpoints[number % len(self.endpoints)]
-            question = Question(repo=repo, revision=revision, endpoint=endpoint, token=self._token)
-            return read_snapshot(self._wire, question)
-
-        return self.persist(repo, ask)
+        endpoint = self.endpoints[number % len(self.endpoints)]
+        question = Question(repo=repo, revision=revision, endpoint=endpoint, token=self._token)
+        return read_snapshot(self._wire, question)
 
     def read_range(self, snapshot: Snapshot, file: HubFile, start: int, end: int) -> bytes:
         """Return bytes ``start`` up to ``end`` of a file, asking again where an answer fails."""
@@ -169,7 +178,7 @@ class Hub:
     @contextmanager
     def open_range(
         self, snapshot: Snapshot, file: HubFile, start: int, end: int, *, attempt: int = 0
-    ) -> Iterator[Body]:
+    ) -> Iterator[Readable]:
         """Ask once for a range of a file; ``attempt`` moves on through the endpoints.
 
         The body may end before ``end`` where the server gives less. Raises TransferError.
@@ -178,7 +187,12 @@ class Hub:
         response, where = self._ask(endpoint, snapshot, file, start, end)
         with closing(response):
             body = self._body(response, file, start, end, where)
-            yield body
+            yield Counted(body, self.origins, path=file.path, source=endpoint)
+
+    def wrong_bytes(self, file: HubFile) -> bool:
+        """Note that what came of a file is wrong; returns whether a source is left for it."""
+        self.origins.forget(file.path)
+        return False
 
     def patience(self, what: str) -> Patience:
         """Return a counter of failures for one piece of work."""

@@ -6,14 +6,27 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from k31ctl.errors import RefusedError
+from k31ctl.errors import InputError, RefusedError
 from k31ctl.fetch.events import Event, Finished, Planned, Waiting
 from k31ctl.fetch.hub import Hub, HubFile, Snapshot
 from k31ctl.fetch.journal import Journal, drop_temporary
+from k31ctl.fetch.kept_origins import kept_origins
+from k31ctl.fetch.licence_text import is_licence, licence_text
+from k31ctl.fetch.listing import write_listing
 from k31ctl.fetch.lock import locked
-from k31ctl.fetch.manifest import MANIFEST_NAME, manifest_of, write_manifest
+from k31ctl.fetch.manifest import (
+    MANIFEST_NAME,
+    Manifest,
+    ManifestFile,
+    acceptance_of,
+    manifest_file,
+    manifest_of,
+    read_manifest,
+    write_manifest,
+)
+from k31ctl.fetch.origins import Origins
 from k31ctl.fetch.pace import events_of
-from k31ctl.fetch.planning import FetchPlan, chosen_files, file_plan
+from k31ctl.fetch.planning import FetchPlan, FileState, chosen_files, file_plan
 from k31ctl.fetch.rate_probe import measured_rate
 from k31ctl.fetch.space import drop_probes, require_room, space_for
 from k31ctl.fetch.throttle import Throttle
@@ -26,7 +39,7 @@ _FEWEST_TIMED_BYTES: Final = 4 * 1024 * 1024
 
 @frozen
 class FetchRequest:
-    """What was asked for."""
+    """What was asked for; ``store`` is a prefix in object storage, empty for ``folder``."""
 
     repo: str
     revision: str
@@ -38,6 +51,7 @@ class FetchRequest:
     wait: bool
     sync: bool
     accepted_by: str | None
+    store: str = ""
 
 
 def look(hub: Hub, request: FetchRequest) -> FetchPlan:
@@ -85,10 +99,15 @@ def _run(
         journal.drop_strangers(snapshot.files)
         drop_probes(request.folder)
         drop_temporary(request.folder / MANIFEST_NAME)
+        write_listing(request.folder, snapshot, revision=request.revision)
+        hub.origins = kept_origins(request.folder)
+        for entry in plan.files:
+            if entry.state is FileState.MISSING:
+                hub.origins.forget(entry.file.path)
         yield Planned(plan=plan)
         workers = Workers(hub, snapshot, plan, journal, throttle, sync=request.sync)
         yield from events_of(workers, bytes_total=plan.bytes_total, connections=request.connections)
-        yield _finished(workers, plan, journal, request, start=start, now=now)
+        yield _finished(workers, plan, journal, request, hub.origins, start=start, now=now)
 
 
 def _plan(
@@ -122,6 +141,7 @@ def _finished(
     plan: FetchPlan,
     journal: Journal,
     request: FetchRequest,
+    origins: Origins,
     *,
     start: float,
     now: Callable[[], str],
@@ -134,15 +154,11 @@ def _finished(
     if len(verified) == len(plan.files):
         journal.finish()
         proofs = [(entry.file, verified[entry.file.path]) for entry in plan.files]
-        others = _proven_before(plan, journal)
-        manifest = manifest_of(
-            plan.snapshot,
-            proofs + others,
-            revision=request.revision,
-            fetched_at=now(),
-            accepted_by=request.accepted_by,
-        )
-        write_manifest(request.folder, manifest)
+        files = [
+            manifest_file(file, sha256=digest, sources=origins.of(file.path))
+            for file, digest in proofs + _proven_before(plan, journal)
+        ]
+        write_manifest(request.folder, _record(plan, files, request, now()))
     return Finished(
         num_files=len(plan.files),
         num_verified=len(verified),
@@ -152,8 +168,33 @@ def _finished(
         num_retries=workers.num_retries,
         num_refetched=workers.num_refetched,
         seconds=seconds,
+        sources=origins.uses(),
         failed=tuple(workers.failed),
         failure=workers.failure,
+    )
+
+
+def _record(
+    plan: FetchPlan, files: list[ManifestFile], request: FetchRequest, now: str
+) -> Manifest:
+    """Return the record; who accepted the licence of this commit is kept from the one before."""
+    try:
+        before = read_manifest(request.folder)
+    except InputError:
+        before = None
+    acceptance = acceptance_of(before, plan.snapshot, accepted_by=request.accepted_by, now=now)
+    texts = [
+        licence_text(request.folder, file.path, sha256=file.sha256)
+        for file in files
+        if is_licence(file.path)
+    ]
+    return manifest_of(
+        plan.snapshot,
+        files,
+        revision=request.revision,
+        fetched_at=now,
+        acceptance=acceptance,
+        licence_texts=texts,
     )
 
 

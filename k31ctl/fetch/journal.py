@@ -67,10 +67,15 @@ class Journal:
         found = self._proofs.get(file.path)
         if found is None or not file.content_id or found.content_id != file.content_id:
             return None
-        if not found.synced and found.boot_id != self._boot_id:
+        return self.standing_proof(file.path)
+
+    def standing_proof(self, path: str) -> Proof | None:
+        """Return the proof of whatever content is at a path, if it is unchanged since."""
+        found = self._proofs.get(path)
+        if found is None or (not found.synced and found.boot_id != self._boot_id):
             return None
         try:
-            stat = (self.folder / file.path).stat()
+            stat = (self.folder / path).stat()
         except OSError:
             return None
         same = (stat.st_size, stat.st_mtime_ns) == (found.size_bytes, found.mtime_ns)

@@ -15,7 +15,7 @@ from k31ctl.fetch.headers import Header
 from k31ctl.fetch.hub import HubFile
 from k31ctl.fetch.index import INDEX_NAME, IndexCheck
 from k31ctl.fetch.inspection import no_collection
-from k31ctl.fetch.manifest import is_licence
+from k31ctl.fetch.licence_text import is_licence
 from k31ctl.fetch.part_layout import Chunk, PartFile, PartLayout, layout_of
 from k31ctl.fetch.part_notes import PartNotes, work_folder
 from k31ctl.fetch.selection import Chosen, Selection, choose

@@ -8,7 +8,8 @@ from k31ctl import __version__
 from k31ctl.fetch.digest_check import digest_of
 from k31ctl.fetch.index import INDEX_NAME
 from k31ctl.fetch.journal import sync_folder
-from k31ctl.fetch.manifest import Manifest, ManifestFile, is_licence, write_manifest
+from k31ctl.fetch.licence_text import is_licence, licence_text
+from k31ctl.fetch.manifest import Manifest, ManifestFile, write_manifest
 from k31ctl.fetch.marks import note_marks
 from k31ctl.fetch.part_plan import PartPlan, WantedPart
 from k31ctl.fetch.partial_marker import MARKER_NAME, MARKER_SCHEMA
@@ -37,19 +38,23 @@ def write_records(
         ManifestFile(path=name, size_bytes=(folder / name).stat().st_size, sha256=digest)
         for name, digest in sorted(found.items())
     )
+    terms = tuple(name for name in sorted(found) if is_licence(name))
+    fetched_at = now()
     manifest = Manifest(
         repo=plan.repo,
         endpoint=plan.endpoint,
         revision=plan.revision,
         commit=plan.commit,
-        fetched_at=now(),
+        fetched_at=fetched_at,
         version=__version__,
         licence=plan.licence,
         gated=plan.gated,
-        licence_files=tuple(name for name in sorted(found) if is_licence(name)),
+        licence_files=terms,
         accepted_by=accepted_by,
         files=files,
         is_complete=False,
+        accepted_at=fetched_at if accepted_by else None,
+        licence_texts=tuple(licence_text(folder, name, sha256=found[name]) for name in terms),
     )
     write_manifest(folder, manifest)
     _note_proven(folder, found)

@@ -14,6 +14,7 @@ from k31ctl.fetch.events import Event, Finished, Planned, Waiting
 from k31ctl.fetch.hub import Hub
 from k31ctl.fetch.journal import sync_folder
 from k31ctl.fetch.lock import locked
+from k31ctl.fetch.origins import SourceUse
 from k31ctl.fetch.pace import events_of
 from k31ctl.fetch.part_notes import PartNotes, work_folder
 from k31ctl.fetch.part_plan import (
@@ -153,10 +154,13 @@ def _fetched(
             _take_name(notes, request)
         except OSError as error:
             raise disk_failure(error, where=str(request.folder)) from error
-    yield _finished(workers, plan, begun_s=begun_s)
+    uses = hub.origins.uses() if hub is not None else ()
+    yield _finished(workers, plan, uses, begun_s=begun_s)
 
 
-def _finished(workers: PartWorkers, plan: PartPlan, *, begun_s: float) -> Finished:
+def _finished(
+    workers: PartWorkers, plan: PartPlan, sources: tuple[SourceUse, ...], *, begun_s: float
+) -> Finished:
     return Finished(
         num_files=len(plan.wanted.layout.files),
         num_verified=len(workers.verified),
@@ -166,6 +170,7 @@ def _finished(workers: PartWorkers, plan: PartPlan, *, begun_s: float) -> Finish
         num_retries=workers.num_retries,
         num_refetched=workers.num_refetched,
         seconds=time.monotonic() - begun_s,
+        sources=sources,
         failed=tuple(workers.failed),
         failure=workers.failure,
     )
@@ -259,6 +264,7 @@ def _found(
         num_retries=0,
         num_refetched=0,
         seconds=time.monotonic() - begun_s,
+        sources=(),
         failed=(),
         failure=failure,
     )

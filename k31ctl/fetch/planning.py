@@ -37,15 +37,19 @@ class FilePlan:
 
 @frozen
 class FetchPlan:
-    """What will be done, before the first byte."""
+    """What will be done, before the first byte.
+
+    ``target`` is a prefix in object storage, empty for a folder; a store tells no ``space``.
+    """
 
     snapshot: Snapshot
     revision: str
     folder: Path
     files: tuple[FilePlan, ...]
-    space: Space
+    space: Space | None
     rate_bytes_per_s: float | None
     rate_source: str
+    target: str = ""
 
     @property
     def bytes_total(self) -> int:

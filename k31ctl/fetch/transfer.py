@@ -151,11 +151,11 @@ class Transfer:
             self._turn.notify_all()
             return self.frontier == self.file.size_bytes
 
-    def start_over(self) -> bool:
+    def start_over(self, *, other_source: bool = False) -> bool:
         """Forget wrong bytes; returns False where fetching again has not helped.
 
         The same wrong bytes twice come from the source and not from the way; different ones are
-        worth a third attempt.
+        worth a third attempt, and another source is always worth one.
         """
         with self._turn:
             found = self._digest.sha256
@@ -165,7 +165,7 @@ class Transfer:
             self.frontier = self._synced = self._next = self.bytes_reused = 0
             self._lead = None
             self._note()
-            return not hopeless
+            return other_source or not hopeless
 
     def fail(self, error: K31Error) -> None:
         """End this file's work with a failure."""

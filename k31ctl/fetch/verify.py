@@ -23,9 +23,10 @@ from k31ctl.fetch.headers import read_headers
 from k31ctl.fetch.hub import Hub
 from k31ctl.fetch.index import CheckpointFiles, checkpoint_files
 from k31ctl.fetch.inspection import Inspection, inspect_files
-from k31ctl.fetch.manifest import MANIFEST_NAME, read_manifest_file
+from k31ctl.fetch.manifest import MANIFEST_NAME, Manifest, read_manifest_file
 from k31ctl.fetch.partial_marker import part_of, read_marker
 from k31ctl.fetch.proven import ProvenFiles
+from k31ctl.fetch.record_check import record_findings, record_of
 from k31ctl.fetch.repair import Repair, damaged_files, model_held, repair_files
 from k31ctl.fetch.watch import Watch
 from k31ctl.values import frozen
@@ -66,6 +67,7 @@ class Verification:
     journal_kept: bool
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...]
+    manifest: Manifest | None
     repair: Repair | None
 
     @property
@@ -107,6 +109,8 @@ def verify_checkpoint(
     try:
         digests = _digests(folder, wanted, expected, proven, watch)
         findings = [*digests.findings, *(extra_files(folder, expected) if expected else ())]
+        manifest = record_of(folder, wanted.manifest)
+        findings += record_findings(manifest) if manifest else ()
         warnings = [] if expected else [_NO_RECORD]
         inspection, marker, values = None, read_marker(folder), None
         if wanted.deepest in (Level.STRUCTURE, Level.VALUES):
@@ -136,6 +140,7 @@ def verify_checkpoint(
         journal_kept=proven.is_kept,
         findings=tuple(findings),
         warnings=tuple(warnings),
+        manifest=manifest,
         repair=None,
     )
 
@@ -163,7 +168,8 @@ def repair_checkpoint(
     damaged = damaged_files(digests.findings, expected)
     repair = None
     if damaged:
-        record = read_manifest_file(wanted.manifest or folder / MANIFEST_NAME)
+        manifest = wanted.manifest or folder / MANIFEST_NAME
+        record = read_manifest_file(manifest) if manifest.exists() else None
         if record is None:
             raise InputError(
                 "nothing here says which repository the files are from",

@@ -311,10 +311,14 @@ class Workers:
             self._to_finish.put(transfer)
             return
         path = transfer.file.path
-        self.events.put(Mismatched(path=path, reason="its SHA-256 is not the published one"))
+        sources = ", ".join(self._hub.origins.of(path)) or "the folder"
+        self.events.put(
+            Mismatched(path=path, reason=f"its SHA-256 is not the published one (from {sources})")
+        )
+        other_source = self._hub.wrong_bytes(transfer.file)
         with self._lock:
             self.bytes_reused -= transfer.bytes_reused
-        if transfer.start_over():
+        if transfer.start_over(other_source=other_source):
             with self._lock:
                 self.num_refetched += 1
             return

@@ -10,7 +10,9 @@ from typing import Any, Final
 from k31ctl import units
 from k31ctl.core.gates import Gate, evaluate
 from k31ctl.errors import GateError
+from k31ctl.fetch.authority import Authority, AuthorityKind
 from k31ctl.fetch.events import Event, Finished, Planned, Retried
+from k31ctl.fetch.hub import Snapshot
 from k31ctl.fetch.part_plan import PartPlan
 from k31ctl.fetch.planning import FetchPlan, FileState
 from k31ctl.fetch.space import require_room
@@ -42,7 +44,8 @@ def show_fetch_plan(
         sys.stdout.write(envelope("fetch", inputs=_inputs(plan), result=_planned(plan)))
     else:
         sys.stdout.write(plan_text(plan))
-    require_room(plan.space)
+    if plan.space is not None:
+        require_room(plan.space)
     _require(gates, _planned(plan) | _NOTHING_YET, where=str(plan.folder))
 
 
@@ -149,10 +152,13 @@ def plan_text(plan: FetchPlan | PartPlan) -> str:
         if plan.num_in(state):
             rows.append((label, f"{size(plan.bytes_in(state))} in {files(plan.num_in(state))}"))
     rows.append(("to download", _to_download(plan)))
-    rows.append((f"free on {space.mount}", f"{size(space.free_bytes)}, {room(space)}"))
-    if space.quota_bytes is not None:
+    if space is not None:
+        rows.append((f"free on {space.mount}", f"{size(space.free_bytes)}, {room(space)}"))
+    if space is not None and space.quota_bytes is not None:
         rows.append(("left of your quota", size(space.quota_bytes)))
     rows.append(("licence", licence_text(snapshot.licence, snapshot.gated)))
+    rows.append(("proven against", _authority(snapshot)))
+    rows += [("note", note) for note in snapshot.notes]
     head = f"{snapshot.repo} at {snapshot.commit[:8]}: {files(len(plan.files))}, {total}\n"
     return head + "".join(f"{label:<26}{text}\n" for label, text in rows)
 
@@ -173,8 +179,14 @@ def finished_text(plan: FetchPlan | PartPlan, finished: Finished) -> str:
         parts.append(f"{finished.num_retries} {noun} repeated")
     if finished.num_refetched:
         parts.append(f"{files(finished.num_refetched)} fetched again after wrong bytes")
-    return f"{done}: {', '.join(parts)}\n" + (
-        f"record  {plan.folder / 'k31ctl-manifest.json'}\n" if finished.is_proven else ""
+    return (
+        f"{done}: {', '.join(parts)}\n"
+        + _sources(plan, finished)
+        + (
+            f"record  {plan.target or plan.folder}/k31ctl-manifest.json\n"
+            if finished.is_proven
+            else ""
+        )
     )
 
 
@@ -202,7 +214,7 @@ def _inputs(plan: FetchPlan | PartPlan) -> dict[str, Any]:
         "repo": plan.snapshot.repo,
         "revision": plan.revision,
         "endpoint": plan.snapshot.endpoint,
-        "to": str(plan.folder),
+        "to": plan.target or str(plan.folder),
     }
 
 
@@ -213,6 +225,8 @@ def _planned(plan: FetchPlan | PartPlan) -> dict[str, Any]:
     return {
         "commit": plan.snapshot.commit,
         "licence": plan.snapshot.licence,
+        "proven_against": _proven_against(plan.snapshot),
+        "notes": plan.snapshot.notes,
         "gated": plan.snapshot.gated,
         "files": len(plan.files),
         "file_list": [
@@ -230,6 +244,7 @@ def _planned(plan: FetchPlan | PartPlan) -> dict[str, Any]:
         "bytes_proven": plan.bytes_in(FileState.PROVEN),
         "bytes_downloaded": 0,
         "bytes_reused": 0,
+        "sources": [],
         "verified": plan.num_in(FileState.PROVEN) == len(plan.files),
         "seconds": 0.0,
         "eta_s": plan.eta_s,
@@ -252,9 +267,34 @@ def _result(finished: Finished) -> dict[str, Any]:
         "num_retries": finished.num_retries,
         "num_refetched": finished.num_refetched,
         "seconds": finished.seconds,
+        "sources": plain(finished.sources),
         "failed": plain(finished.failed),
     }
 
 
+def _proven_against(snapshot: Snapshot) -> dict[str, Any]:
+    hub = Authority(kind=AuthorityKind.HUB, source=snapshot.endpoint)
+    found: dict[str, Any] = plain(snapshot.authority or hub)
+    return found
+
+
 def _to_download(plan: FetchPlan) -> str:
     return size(plan.bytes_to_get) + expected_time(plan)
+
+
+def _authority(snapshot: Snapshot) -> str:
+    authority = snapshot.authority
+    if authority is None:
+        return f"what {snapshot.endpoint} publishes"
+    return f"the record of {authority.source} alone, no hub ({authority.reason})"
+
+
+def _sources(plan: FetchPlan, finished: Finished) -> str:
+    """Say what each source gave, where there was more than the hub, and whose word it rests on."""
+    uses = finished.sources
+    authority = plan.snapshot.authority
+    lines = ""
+    if authority is not None or any(use.source != plan.snapshot.endpoint for use in uses):
+        lines = "".join(f"from    {use.source}  {size(use.num_bytes)}\n" for use in uses)
+        lines += f"proven  against {_authority(plan.snapshot)}\n"
+    return lines

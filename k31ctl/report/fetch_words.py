@@ -40,8 +40,10 @@ def expected_time(plan: FetchPlan | PartPlan) -> str:
     return f", about {duration(plan.eta_s)} at {rate} ({plan.rate_source})"
 
 
-def space_result(space: Space) -> dict[str, Any]:
-    """The room on the target, as JSON has it."""
+def space_result(space: Space | None) -> dict[str, Any]:
+    """The room on the target, as JSON has it; object storage has none to tell of."""
+    if space is None:
+        return {"filesystems": [], "free_bytes": None}
     return {
         "filesystems": [
             {

@@ -14,6 +14,7 @@ from k31ctl.fetch.verify import Verification
 from k31ctl.report.envelope import envelope
 from k31ctl.report.inspect import inspection_result
 from k31ctl.report.lines import folded, printable
+from k31ctl.report.provenance import provenance, provenance_lines
 from k31ctl.units import show_bytes
 
 _MAX_LINES: Final = 20
@@ -51,6 +52,7 @@ def verification_result(found: Verification) -> dict[str, Any]:
         "deepest": found.deepest,
         "record": found.record or None,
         "partial": found.is_partial,
+        "provenance": None if found.manifest is None else provenance(found.manifest),
         "journal_kept": found.journal_kept,
         "num_findings": len(found.findings),
         "num_errors": len(errors),
@@ -94,6 +96,9 @@ def _text(found: Verification) -> list[str]:
     d = found.digests
     lines = [*folded(_conclusion(found), indent=""), ""]
     record = f"{d.num_files:,} files in {found.record}" if found.record else "no record here"
+    if found.manifest is not None:
+        for line in provenance_lines(found.manifest):
+            lines += folded(line, indent="")
     lines += folded(f"sizes      {record}", indent="")
     if found.deepest is not Level.SIZES:
         lines.append(

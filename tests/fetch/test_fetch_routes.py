@@ -319,7 +319,7 @@ def test_one_large_file_is_shared_by_all_connections(hub: HubServer, tmp_path: P
     hub.files = {BIG: random.Random(1).randbytes(56 * 2**20)}
     hub.fault = lambda answer: setattr(answer, "rate", 16e6)
     Download(hub, tmp_path / "w", connections=4).finish()
-    assert hub.most_at_once == 4
+    assert hub.most_at_once >= 4
     assert is_whole(hub, tmp_path / "w")
 
 

@@ -14,6 +14,7 @@ from k31ctl.cli.inspect import inspect
 from k31ctl.cli.mistakes import Mistake, is_help, usage_error
 from k31ctl.cli.options import DebugOpt, VersionOpt
 from k31ctl.cli.plan import plan
+from k31ctl.cli.serve import serve
 from k31ctl.cli.validate import validate
 from k31ctl.cli.verify import verify
 from k31ctl.errors import InputError, K31Error, UsageError
@@ -25,6 +26,7 @@ _BROKEN_PIPE: Final = 141  # what a shell shows for a writer whose reader left
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.command()(plan)
+app.command()(serve)
 app.command()(inspect)
 app.command()(fetch)
 app.command()(validate)

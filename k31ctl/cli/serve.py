@@ -1,0 +1,97 @@
+"""``k31ctl serve``: from a plan to the files that start it."""
+
+from k31ctl.cli import options as opt
+from k31ctl.cli import plan_options as planning
+from k31ctl.cli import serve_options as own
+from k31ctl.serve.asked import Target
+
+_USUAL_TOKENS = 8192
+
+
+def serve(
+    model: own.ModelArg = "kimi-k3.1-pro",
+    *,
+    engine: planning.EngineOpt = "vllm",
+    on: opt.OnOpt = "8x-b300",
+    target: own.TargetOpt = Target.SHELL,
+    goal: own.GoalOpt = None,
+    nodes: opt.NodesOpt = 1,
+    tp: opt.TpOpt = None,
+    pp: opt.PpOpt = None,
+    dp: opt.DpOpt = None,
+    ep: opt.EpOpt = None,
+    dcp: opt.DcpOpt = None,
+    context: own.ContextOpt = None,
+    max_model_len: opt.MaxModelLenOpt = None,
+    kv_dtype: planning.KvDtypeOpt = None,
+    draft: planning.DraftOpt = None,
+    draft_tokens: planning.DraftTokensOpt = None,
+    text_only: planning.TextOnlyOpt = False,
+    overlay: own.OverlayOpt = None,
+    image: own.ImageOpt = None,
+    model_path: own.ModelPathOpt = None,
+    served_name: own.ServedNameOpt = None,
+    port: own.PortOpt = None,
+    head: own.HeadOpt = None,
+    hosts: own.HostsOpt = None,
+    interface: own.InterfaceOpt = None,
+    out: own.OutOpt = None,
+    force: own.ForceOpt = False,
+    as_json: opt.JsonOpt = False,
+    profiles: opt.ProfilesOpt = None,
+) -> None:
+    """Write the files that start a model: every setting with its reason and its source.
+
+    Settings come from a published recipe where there is one, and from the memory
+    model; what does not fit is refused with exit code 4. Without --out the files
+    are printed.
+
+    k31ctl serve kimi-k3 --engine vllm --on 8x-b300 --as shell
+
+    k31ctl serve kimi-k3 --engine sglang --on 8x-b200 --nodes 2 --as slurm --out k3
+    """
+    from k31ctl.catalog.store import Store, default_folders
+    from k31ctl.core.layout_rules import AskedLayout
+    from k31ctl.core.recipe import Role
+    from k31ctl.report.serve import show_launch
+    from k31ctl.serve.asked import Asked
+    from k31ctl.serve.gather import gather
+    from k31ctl.serve.launch_files import launch_files, rollout
+
+    place = own.asked_place(head, hosts, interface, nodes)
+    asked = Asked(
+        role=Role.UNIFIED,
+        layout=AskedLayout(nodes=nodes, tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp),
+        aim=goal,
+        target=target,
+        context_tokens=context or _USUAL_TOKENS,
+        kv_dtype=kv_dtype,
+        max_model_len=max_model_len,
+        draft=draft,
+        draft_tokens=draft_tokens,
+        overlays=tuple(overlay or ()),
+        text_only=text_only,
+        port=port,
+        served_name=own.checked_name("--served-name", served_name),
+        folder=own.checked_name("--model-path", model_path),
+        image=own.checked_name("--image", image),
+    )
+    store = Store(default_folders(profiles or ()))
+    gathered = gather(store, model=model, engine=engine, on=on, draft=draft, image=image)
+    made = rollout(gathered, asked, place)
+    show_launch(
+        made,
+        launch_files(made, target),
+        findings=(),
+        inputs={
+            "model": gathered.model.id,
+            "engine": engine,
+            "on": gathered.node.id,
+            "nodes": nodes,
+            "as": target,
+            "goal": goal,
+        },
+        out=out,
+        force=force,
+        as_json=as_json,
+    )

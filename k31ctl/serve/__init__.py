@@ -1,0 +1,1 @@
+"""From a plan to the files that start it: settings with reasons, then one format each."""

@@ -1,0 +1,94 @@
+"""From what was asked to a rollout, and from a rollout to its files."""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from k31ctl.core.inventory import inventory
+from k31ctl.core.recipe import Role
+from k31ctl.errors import UsageError
+from k31ctl.serve.asked import Asked, Place, Target
+from k31ctl.serve.compose import compose
+from k31ctl.serve.files import LaunchFile
+from k31ctl.serve.formats_compose import compose_files
+from k31ctl.serve.formats_kubernetes import kubernetes_files
+from k31ctl.serve.formats_shell import shell_files
+from k31ctl.serve.formats_slurm import slurm_files
+from k31ctl.serve.gather import Gathered
+from k31ctl.serve.images import usual_image
+from k31ctl.serve.prometheus import prometheus_file
+from k31ctl.serve.readme import readme_file
+from k31ctl.serve.rollout import Rollout, Weights
+
+WRITERS: Final[dict[Target, Callable[[Rollout], tuple[LaunchFile, ...]]]] = {
+    Target.SHELL: shell_files,
+    Target.COMPOSE: compose_files,
+    Target.SLURM: slurm_files,
+    Target.KUBERNETES: kubernetes_files,
+}
+_IN_CONTAINERS: Final = (Target.COMPOSE, Target.KUBERNETES, Target.DYNAMO, Target.KSERVE)
+_NAMES: Final = {Role.UNIFIED: "serve", Role.PREFILL: "prefill", Role.DECODE: "decode"}
+_LONGEST_NAME: Final = 40
+
+
+def rollout(gathered: Gathered, asked: Asked, place: Place) -> Rollout:
+    """Return what is to be started, checked against memory and the engine's refusals."""
+    server = compose(gathered, asked, name=_NAMES[asked.role])
+    node, engine, layout = gathered.node, gathered.engine, server.plan.layout
+    count = "" if layout.nodes == 1 else f"{layout.nodes} x "
+    image = asked.image
+    if image is None and asked.target in _IN_CONTAINERS:
+        image = usual_image(engine.engine, gathered.version, amd=node.gpu.vendor == "amd")
+    warnings = list(gathered.warnings)
+    if (
+        gathered.model.architecture not in gathered.catalog.kimi_architectures
+        and engine.development
+    ):
+        warnings.append(f"unverified: nobody has published a launch of {gathered.model.name}")
+    return Rollout(
+        name=_dns_name(f"{gathered.model.id}-{engine.engine}"),
+        title=f"{gathered.model.name} with {engine.engine} {gathered.version} on "
+        f"{count}{node.id} ({layout.text})",
+        engine=engine.engine,
+        version=gathered.version,
+        amd=node.gpu.vendor == "amd",
+        weights=Weights(
+            repository=gathered.repository,
+            folder=_folder(asked.folder),
+            num_bytes=inventory(gathered.model).total_bytes,
+        ),
+        image=image,
+        served_name=asked.served_name or gathered.repository,
+        servers=(server,),
+        router=None,
+        head=place.head or (place.hosts[0] if place.hosts else None),
+        hosts=place.hosts,
+        interface=place.interface,
+        warnings=tuple(warnings),
+    )
+
+
+def launch_files(made: Rollout, target: Target) -> tuple[LaunchFile, ...]:
+    """Return every file of a launch; the same rollout gives the same bytes."""
+    files = WRITERS[target](made)
+    beside = (prometheus_file(made),)
+    return (*files, *beside, readme_file(made, target, files))
+
+
+def _folder(path: str | None) -> str | None:
+    """A folder that no engine reads as a flag."""
+    if path is None:
+        return None
+    if not path:
+        raise UsageError(
+            "an empty path is no folder",
+            where="--model-path",
+            remedy="name the checkpoint's folder",
+        )
+    return path if path.startswith("/") else f"./{path.removeprefix('./')}"
+
+
+def _dns_name(text: str) -> str:
+    """Text as a name that Kubernetes, Compose and Slurm take."""
+    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST_NAME].strip("-")
+    return name or "model"

@@ -29,14 +29,15 @@ def bases(gathered: Gathered, asked: Asked) -> tuple[Base, ...]:
     recipes = gathered.recipes if gathered.model.architecture.startswith("KimiK3") else ()
     node = gathered.node
     near = recipes_by_nearness(recipes, node=node, asked=asked, layout=None)
+    far = recipes_by_nearness(recipes, node=node, asked=asked, layout=None, same_size=False)
     if any(getattr(asked.layout, size) is not None for size in _SIZES):
         alike = recipes_by_nearness(recipes, node=node, asked=asked, layout=usual)
-        return (Base(recipe=next(iter((*alike, *near)), None), layout=usual),)
+        return (Base(recipe=next(iter((*alike, *near, *far)), None), layout=usual),)
     found = [
         Base(recipe=recipe, layout=_resolved(gathered, _layout_of(recipe, asked.layout.nodes)))
         for recipe in near
     ]
-    last = Base(recipe=near[0] if near else None, layout=usual)
+    last = Base(recipe=next(iter((*near, *far)), None), layout=usual)
     return (*found, *(() if any(base.layout == usual for base in found) else (last,)))
 
 

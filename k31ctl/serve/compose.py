@@ -14,7 +14,7 @@ from k31ctl.errors import RefusedError, UsageError
 from k31ctl.serve.asked import Asked
 from k31ctl.serve.bases import Base, bases
 from k31ctl.serve.current_recipe import current_recipe
-from k31ctl.serve.draft_settings import draft_settings
+from k31ctl.serve.draft_settings import draft_settings, is_speculation
 from k31ctl.serve.gather import Gathered
 from k31ctl.serve.ledger import Ledger
 from k31ctl.serve.memory_settings import COUNT_FLAG, FITS_RULE, LENGTH_FLAG, SOURCE, room
@@ -27,7 +27,7 @@ from k31ctl.serve.model_settings import (
 from k31ctl.serve.node_settings import EXPERTS, SIZE_FLAGS, node_settings, size_settings
 from k31ctl.serve.plan_request import LENGTH_FLAGS, plan_request
 from k31ctl.serve.reasons import flag_reason, variable_reason
-from k31ctl.serve.recipe_choice import gpu_word, overlays_for, same_layout
+from k31ctl.serve.recipe_choice import gpu_word, overlays_for, same_layout, speculates
 from k31ctl.serve.rollout import Departure, Server, Standing
 from k31ctl.serve.server_settings import (
     HEALTH,
@@ -92,7 +92,11 @@ def _composed(
     _size(ledger, gathered, layout)
     tokens = _speculate(ledger, gathered, asked)
     planned = _fit(ledger, gathered, asked, layout, tokens)
-    for setting in node_settings(gathered.engine.engine, layout):
+    for setting in node_settings(
+        gathered.engine.engine,
+        layout,
+        every_node_answers="--data-parallel-hybrid-lb" in ledger.flags,
+    ):
         ledger.put(
             setting.flag,
             setting.value,
@@ -147,11 +151,11 @@ def _take(ledger: Ledger, gathered: Gathered, recipe: Recipe, layout: Layout) ->
     sizes = SIZE_FLAGS[recipe.engine].values()
     for flag, value in current.flags.items():
         foreign = flag in _OF_ONE_LAYOUT or _MEGA.get(flag) == value
-        if (
-            (foreign and not alike)
-            or flag in sizes
-            or (flag == EXPERTS and recipe.engine == "vllm")
-        ):
+        sizing = flag in sizes or (flag == EXPERTS and recipe.engine == "vllm")
+        if (foreign or sizing) and not alike:
+            continue
+        if gathered.parts.draft is None and is_speculation(flag):
+            ledger.departures.append(Departure(what=flag, reason="no --draft was asked for"))
             continue
         ledger.put(flag, value, flag_reason(flag), source=recipe.source, standing=standing)
     for name, text in current.environment.items():
@@ -186,6 +190,12 @@ def _add(ledger: Ledger, gathered: Gathered, asked: Asked, layout: Layout) -> No
         )
     sizes = SIZE_FLAGS[engine].values()
     for overlay in overlays:
+        if speculates(overlay):
+            raise UsageError(
+                f"{overlay.id} adds a draft model, which takes memory",
+                where="--overlay",
+                remedy="pass --draft NAME; `k31ctl profiles list drafts` shows them",
+            )
         for flag, value in current_recipe(overlay, gathered.catalog).flags.items():
             if flag not in sizes:
                 ledger.put(

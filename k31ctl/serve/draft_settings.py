@@ -12,6 +12,11 @@ _PATH: Final = "--speculative-draft-model-path"
 _REPLAY: Final = "--enable-linear-replayssm-spec"
 
 
+def is_speculation(flag: str) -> bool:
+    """Whether a flag is about a draft model alone."""
+    return flag.startswith(("--speculative-", "--drafter-")) or flag == _REPLAY
+
+
 def draft_settings(
     engine: str, draft: Draft, *, tokens: int, flags: Mapping[str, object], role: Role, gpu: str
 ) -> dict[str, object]:

@@ -57,13 +57,18 @@ def size_settings(engine: str, layout: Layout) -> dict[str, object]:
     return found
 
 
-def node_settings(engine: str, layout: Layout) -> tuple[NodeSetting, ...]:
-    """Return what each of several nodes is told about the others; nothing for one node."""
+def node_settings(
+    engine: str, layout: Layout, *, every_node_answers: bool
+) -> tuple[NodeSetting, ...]:
+    """Return what each of several nodes is told about the others; nothing for one node.
+
+    ``every_node_answers`` is vLLM's hybrid load balancing, which takes no headless node.
+    """
     if layout.nodes == 1:
         return ()
     match engine:
         case "vllm" if layout.dp > 1:
-            return _vllm_groups(layout)
+            return _vllm_groups(layout, every_node_answers=every_node_answers)
         case "vllm":
             return (
                 *_count(layout),
@@ -78,7 +83,7 @@ def node_settings(engine: str, layout: Layout) -> tuple[NodeSetting, ...]:
             return (*_count(layout), own, _rendezvous(engine))
 
 
-def _vllm_groups(layout: Layout) -> tuple[NodeSetting, ...]:
+def _vllm_groups(layout: Layout, *, every_node_answers: bool) -> tuple[NodeSetting, ...]:
     """Groups of vLLM over nodes; a group has to lie inside one of them."""
     local, rest = divmod(layout.gpus_per_node, layout.tp * layout.pp)
     if rest or not local or layout.dp != local * layout.nodes:
@@ -97,7 +102,7 @@ def _vllm_groups(layout: Layout) -> tuple[NodeSetting, ...]:
         _setting("--data-parallel-start-rank", start, "the first group of this node"),
         _setting("--data-parallel-address", _HEAD, "where the groups meet"),
         _setting("--data-parallel-rpc-port", _DATA_PARALLEL_PORT, "where the groups meet"),
-        _headless(),
+        *(() if every_node_answers else (_headless(),)),
     )
 
 

@@ -9,7 +9,7 @@ from k31ctl.core.layout import Layout
 from k31ctl.core.recipe import Recipe, Role, Status
 from k31ctl.serve.asked import Aim, Asked, Target
 
-_DYNAMO: Final = "dynamo"
+_DYNAMO: Final = "dynamo.vllm"
 _SPECULATION: Final = ("--speculative-config", "--speculative-algorithm")
 _GOALS: Final = {
     Aim.LATENCY: ("low-latency",),
@@ -18,31 +18,36 @@ _GOALS: Final = {
     Aim.CONTEXT: ("long-context", "peak-capacity"),
     Aim.BALANCED: ("balanced",),
 }
-_NEAREST_GPU: Final = {"H20-3e": "H200"}
+_NEAREST_GPU: Final = {"H20-3E": "H200"}
 _SIZES: Final = ("tp", "pp", "dp", "ep", "dcp")
 
 
 def gpu_word(node: Node) -> str:
     """The name of the GPU as recipes write it, such as B300 or MI355X."""
-    found = re.sub(r"^\d+x-|-nvl\d+$", "", node.id)
-    return found if found == "h20-3e" else found.upper()
+    return re.sub(r"^\d+x-|-nvl\d+$", "", node.id).upper()
 
 
 def recipes_by_nearness(
-    recipes: Sequence[Recipe], *, node: Node, asked: Asked, layout: Layout | None
+    recipes: Sequence[Recipe],
+    *,
+    node: Node,
+    asked: Asked,
+    layout: Layout | None,
+    same_size: bool = True,
 ) -> tuple[Recipe, ...]:
     """Return the usable recipes, the nearest to what was asked first.
 
-    ``layout`` is the layout that they must have, None where any will do. Only recipes of the same GPU, the same role and as many GPUs count.
+    ``layout`` is the layout that they must have, None where any will do. Only recipes of the same
+    GPU and role count, and of as many GPUs where ``same_size`` is true.
     """
-    gpu = gpu_word(node)
+    gpu, num_gpus = gpu_word(node), asked.layout.nodes * node.num_gpus
     usable = [
         recipe
         for recipe in recipes
         if recipe.role is asked.role
-        and _NEAREST_GPU.get(gpu, gpu).upper() in recipe.hardware
-        and recipe.nodes * recipe.gpus_per_node == asked.layout.nodes * node.num_gpus
-        and recipe.form.endswith("dynamo.vllm") <= (asked.target is Target.DYNAMO)
+        and _NEAREST_GPU.get(gpu, gpu) in recipe.hardware
+        and (not same_size or recipe.nodes * recipe.gpus_per_node == num_gpus)
+        and recipe.form.endswith(_DYNAMO) <= (asked.target is Target.DYNAMO)
         and (layout is None or same_layout(recipe, layout))
     ]
     return tuple(sorted(usable, key=lambda recipe: _nearness(recipe, asked), reverse=True))
@@ -68,7 +73,7 @@ def _nearness(recipe: Recipe, asked: Asked) -> tuple[object, ...]:
     rank = wanted.index(recipe.goal) if recipe.goal in wanted else len(wanted)
     drafts = asked.draft is not None
     return (
-        (recipe.form.endswith("dynamo.vllm") and asked.target is Target.DYNAMO),
+        (recipe.form.endswith(_DYNAMO) and asked.target is Target.DYNAMO),
         -rank,
         speculates(recipe) is drafts,
         recipe.status is Status.VERIFIED,

@@ -130,13 +130,10 @@ class Server:
         return (*self.model_flag, model)
 
     def words(self, model: str, *, follower: bool) -> tuple[Word, ...]:
-        """The whole command on the first node, or on another."""
-        settings = (
-            word
-            for choice in self.choices
-            if follower or not choice.followers_only
-            for word in choice.words
-        )
+        """The whole command on the first node, or on another, which ends with what it alone has."""
+        shared = (c for c in self.choices if not c.followers_only)
+        own = (c for c in self.choices if c.followers_only and follower)
+        settings = (word for choice in (*shared, *own) for word in choice.words)
         return (*self.program, *self.model_words(model), *settings)
 
 

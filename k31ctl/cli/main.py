@@ -11,6 +11,7 @@ from k31ctl.cli import profiles
 from k31ctl.cli.doctor import doctor
 from k31ctl.cli.fetch import fetch
 from k31ctl.cli.inspect import inspect
+from k31ctl.cli.lint import lint
 from k31ctl.cli.mistakes import Mistake, is_help, usage_error
 from k31ctl.cli.options import DebugOpt, VersionOpt
 from k31ctl.cli.plan import plan
@@ -29,6 +30,7 @@ app.command()(plan)
 app.command()(serve)
 app.command()(inspect)
 app.command()(fetch)
+app.command()(lint)
 app.command()(validate)
 app.command()(verify)
 app.command()(doctor)

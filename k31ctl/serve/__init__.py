@@ -1,1 +1,1 @@
-"""From a plan to the files that start it: settings with reasons, then one format each."""
+"""From a plan to launch files, and from launch files back to what they start."""

@@ -53,7 +53,7 @@ CASES: Final[dict[str, tuple[Case, Case]]] = {
         case("python3 -m sglang.launch_server --trust-remote-code"),
         case("python3 -m sglang.launch_server --model-path m --trust-remote-code"),
     ),
-    "model-twice": (case(V + " --model moonshotai/Kimi-K3"), case(V)),
+    "model-twice": (case(T + " --model moonshotai/Kimi-K3"), case(T)),
     "flag-bad-value": (
         case(V.replace("--reasoning-parser kimi_k3", "--reasoning-parser no_such")),
         case(V),

@@ -192,7 +192,8 @@ class _Reader:
         if value is None:
             return self._text(name), (SourceWord(text="", line=self._line(node)),)
         if value.type == "array":
-            words = (w for child in value.named_children for w in self._words(child))
+            parts = [child for child in value.named_children if child.type != "comment"]
+            words = (w for child in parts for w in self._words(child))
             return self._text(name), tuple(words)
         return self._text(name), (self._word(value),)
 

@@ -57,6 +57,7 @@ def serve(
     from k31ctl.serve.asked import Asked
     from k31ctl.serve.gather import gather
     from k31ctl.serve.launch_files import launch_files, rollout
+    from k31ctl.serve.own_findings import own_findings
 
     place = own.asked_place(head, hosts, interface, nodes)
     asked = Asked(
@@ -79,10 +80,11 @@ def serve(
     store = Store(default_folders(profiles or ()))
     gathered = gather(store, model=model, engine=engine, on=on, draft=draft, image=image)
     made = rollout(gathered, asked, place)
+    files = launch_files(made, target)
     show_launch(
         made,
-        launch_files(made, target),
-        findings=(),
+        files,
+        findings=own_findings(store, gathered, files, nodes=nodes),
         inputs={
             "model": gathered.model.id,
             "engine": engine,

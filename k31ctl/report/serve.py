@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from k31ctl.core.finding import Finding
+from k31ctl.core.rules import Finding, Severity
 from k31ctl.errors import InputError, RefusedError
 from k31ctl.report.envelope import envelope
 from k31ctl.report.files import make_folder, write_all
@@ -37,7 +37,8 @@ def show_launch(
         result = launch_result(made, files, findings=findings, out=out)
         sys.stdout.write(envelope("serve", inputs=inputs, result=result, warnings=made.warnings))
         return
-    for warning in made.warnings:
+    told = [*made.warnings, *(_told(f) for f in findings if f.severity is not Severity.INFO)]
+    for warning in dict.fromkeys(told):
         sys.stderr.write(f"warning: {printable(warning)}\n")
     if out is not None:
         sys.stdout.write("".join(f"{line}\n" for line in _summary(made, files, out)))
@@ -77,8 +78,22 @@ def launch_result(
             for d in server.departures
         ],
         "servers": [_server(server) for server in made.servers],
-        "findings": list(findings),
+        "findings": [
+            {
+                "id": f.id,
+                "severity": f.severity,
+                "message": f.message,
+                "remedy": f.remedy,
+                "source": f.source,
+                "where": f.where,
+            }
+            for f in findings
+        ],
     }
+
+
+def _told(finding: Finding) -> str:
+    return f"{finding.message} ({finding.id}); {finding.remedy}"
 
 
 def _server(server: Server) -> dict[str, Any]:

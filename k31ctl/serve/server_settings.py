@@ -47,6 +47,10 @@ def answer_settings(ledger: Ledger, gathered: Gathered, asked: Asked) -> None:
     put("--host", "0.0.0.0", "clients on other machines reach it", Standing.DERIVED)
     port = asked.port or PORTS[engine]
     put("--port", port, "where it answers", Standing.ASKED if asked.port else Standing.DERIVED)
+    on_amd = engine == "tokenspeed" and gathered.node.gpu.vendor == "amd"
+    if on_amd and "--sampling-backend" not in ledger.flags:
+        reason = "on AMD it decodes greedily unless this is set"
+        put("--sampling-backend", "triton", reason, Standing.DERIVED)
     if engine == "sglang":
         put("--enable-metrics", True, "Prometheus reads /metrics", Standing.DERIVED)
 

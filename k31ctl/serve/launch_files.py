@@ -14,6 +14,7 @@ from k31ctl.serve.formats_compose import compose_files
 from k31ctl.serve.formats_kubernetes import kubernetes_files
 from k31ctl.serve.formats_shell import shell_files
 from k31ctl.serve.formats_slurm import slurm_files
+from k31ctl.serve.formats_systemd import systemd_files
 from k31ctl.serve.gather import Gathered
 from k31ctl.serve.images import usual_image
 from k31ctl.serve.prometheus import prometheus_file
@@ -25,8 +26,10 @@ WRITERS: Final[dict[Target, Callable[[Rollout], tuple[LaunchFile, ...]]]] = {
     Target.COMPOSE: compose_files,
     Target.SLURM: slurm_files,
     Target.KUBERNETES: kubernetes_files,
+    Target.SYSTEMD: systemd_files,
 }
 _IN_CONTAINERS: Final = (Target.COMPOSE, Target.KUBERNETES, Target.DYNAMO, Target.KSERVE)
+_ABSOLUTE: Final = (Target.SYSTEMD, Target.KUBERNETES, Target.DYNAMO, Target.KSERVE)
 _NAMES: Final = {Role.UNIFIED: "serve", Role.PREFILL: "prefill", Role.DECODE: "decode"}
 _LONGEST_NAME: Final = 40
 
@@ -54,7 +57,7 @@ def rollout(gathered: Gathered, asked: Asked, place: Place) -> Rollout:
         amd=node.gpu.vendor == "amd",
         weights=Weights(
             repository=gathered.repository,
-            folder=_folder(asked.folder),
+            folder=_folder(asked.folder, asked.target),
             num_bytes=inventory(gathered.model).total_bytes,
         ),
         image=image,
@@ -75,10 +78,16 @@ def launch_files(made: Rollout, target: Target) -> tuple[LaunchFile, ...]:
     return (*files, *beside, readme_file(made, target, files))
 
 
-def _folder(path: str | None) -> str | None:
+def _folder(path: str | None, target: Target) -> str | None:
     """A folder that no engine reads as a flag."""
     if path is None:
         return None
+    if not path.startswith("/") and target in _ABSOLUTE:
+        raise UsageError(
+            f"{path[:60]!r} means another folder where these files are used",
+            where="--model-path",
+            remedy="give the whole path, from /",
+        )
     if not path:
         raise UsageError(
             "an empty path is no folder",

@@ -28,6 +28,8 @@ def own_findings(
         lint(store, found, asked, name=file.path)
         for file in files
         if file.path not in _STARTS_NOTHING and not file.path.endswith(".sbatch")
-        for found in launches_in(source_of(file.text.encode(), name=file.path))
+        for found in launches_in(
+            source_of(file.text.encode("utf-8", "surrogateescape"), name=file.path)
+        )
     ]
     return tuple(all_findings(linted))

@@ -13,6 +13,10 @@ from k31ctl.serve.read.source import source_of
 _STARTS_NOTHING = ("README.md", "prometheus.yaml", "router.sh")
 
 
+def _content(file: LaunchFile) -> bytes:
+    return file.text.encode("utf-8", "surrogateescape")
+
+
 def own_findings(
     store: Store, gathered: Gathered, files: Sequence[LaunchFile], *, nodes: int
 ) -> tuple[Finding, ...]:
@@ -28,8 +32,6 @@ def own_findings(
         lint(store, found, asked, name=file.path)
         for file in files
         if file.path not in _STARTS_NOTHING and not file.path.endswith(".sbatch")
-        for found in launches_in(
-            source_of(file.text.encode("utf-8", "surrogateescape"), name=file.path)
-        )
+        for found in launches_in(source_of(_content(file), name=file.path))
     ]
     return tuple(all_findings(linted))

@@ -43,7 +43,11 @@ def test_a_folder_gets_all_files_once_and_again_only_with_force(
     words = ("serve", "kimi-k3", "--engine", "sglang", "--as", "compose", "--out", str(folder))
     done = k31ctl(*words)
     assert (done.returncode, done.stderr) == (0, "")
-    assert sorted(os.listdir(folder)) == ["README.md", "compose.yaml", "prometheus.yaml"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "README.md",
+        "compose.yaml",
+        "prometheus.yaml",
+    ]
     (folder / "compose.yaml").write_text("mine")
     again = k31ctl(*words)
     assert (again.returncode, again.stdout) == (4, "")

@@ -11,10 +11,12 @@ from k31ctl.core.plan import Plan, plan
 from k31ctl.core.recipe import Recipe, Role, Status
 from k31ctl.core.request import PlanRequest
 from k31ctl.errors import RefusedError, UsageError
-from k31ctl.serve.asked import Asked
+from k31ctl.serve.asked import Asked, Target
 from k31ctl.serve.bases import Base, bases
 from k31ctl.serve.current_recipe import current_recipe
 from k31ctl.serve.draft_settings import draft_settings, is_speculation
+from k31ctl.serve.dynamo_settings import PROGRAMS as DYNAMO_PROGRAMS
+from k31ctl.serve.dynamo_settings import check_dynamo, event_settings, own_choices
 from k31ctl.serve.gather import Gathered
 from k31ctl.serve.ledger import Ledger
 from k31ctl.serve.memory_settings import COUNT_FLAG, FITS_RULE, LENGTH_FLAG, SOURCE, room
@@ -92,6 +94,18 @@ def _composed(
     _size(ledger, gathered, layout)
     tokens = _speculate(ledger, gathered, asked)
     planned = _fit(ledger, gathered, asked, layout, tokens)
+    if asked.target is Target.DYNAMO:
+        check_dynamo(gathered)
+        event_settings(ledger, gathered)
+    else:
+        _join_nodes(ledger, gathered, layout)
+    answer_settings(ledger, gathered, asked)
+    host_variables(ledger, gathered, layout)
+    return _server(ledger, gathered, asked, name=name, recipe=recipe, planned=planned)
+
+
+def _join_nodes(ledger: Ledger, gathered: Gathered, layout: Layout) -> None:
+    """Put ranks and addresses, which Dynamo's operator gives by itself."""
     for setting in node_settings(
         gathered.engine.engine,
         layout,
@@ -105,9 +119,6 @@ def _composed(
             standing=Standing.DERIVED,
             followers_only=setting.followers_only,
         )
-    answer_settings(ledger, gathered, asked)
-    host_variables(ledger, gathered, layout)
-    return _server(ledger, gathered, asked, name=name, recipe=recipe, planned=planned)
 
 
 def _server(
@@ -120,13 +131,17 @@ def _server(
     planned: Plan,
 ) -> Server:
     engine = gathered.engine.engine
-    program, model_flag = PROGRAMS[engine]
+    dynamo = asked.target is Target.DYNAMO
+    program, model_flag = (DYNAMO_PROGRAMS if dynamo else PROGRAMS)[engine]
     low, high = start_times(gathered, planned)
     return Server(
         name=name,
         program=program,
         model_flag=model_flag,
-        choices=ledger.choices(gathered.catalog),
+        choices=(
+            *ledger.choices(gathered.catalog),
+            *(own_choices(ledger) if dynamo else ()),
+        ),
         variables=ledger.exports(),
         departures=tuple(ledger.departures),
         recipe=recipe,

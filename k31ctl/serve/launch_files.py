@@ -11,6 +11,7 @@ from k31ctl.serve.asked import Asked, Place, Target
 from k31ctl.serve.compose import compose
 from k31ctl.serve.files import LaunchFile
 from k31ctl.serve.formats_compose import compose_files
+from k31ctl.serve.formats_dynamo import dynamo_files
 from k31ctl.serve.formats_kubernetes import kubernetes_files
 from k31ctl.serve.formats_shell import shell_files
 from k31ctl.serve.formats_slurm import slurm_files
@@ -27,6 +28,7 @@ WRITERS: Final[dict[Target, Callable[[Rollout], tuple[LaunchFile, ...]]]] = {
     Target.SLURM: slurm_files,
     Target.KUBERNETES: kubernetes_files,
     Target.SYSTEMD: systemd_files,
+    Target.DYNAMO: dynamo_files,
 }
 _IN_CONTAINERS: Final = (Target.COMPOSE, Target.KUBERNETES, Target.DYNAMO, Target.KSERVE)
 _ABSOLUTE: Final = (Target.SYSTEMD, Target.KUBERNETES, Target.DYNAMO, Target.KSERVE)

@@ -5,7 +5,7 @@ from typing import Final
 from k31ctl.core.further import AskedStart, further
 from k31ctl.core.layout import Layout
 from k31ctl.core.plan import Plan
-from k31ctl.serve.asked import Asked
+from k31ctl.serve.asked import Asked, Target
 from k31ctl.serve.gather import Gathered
 from k31ctl.serve.ledger import Ledger
 from k31ctl.serve.reasons import variable_reason
@@ -44,6 +44,8 @@ def answer_settings(ledger: Ledger, gathered: Gathered, asked: Asked) -> None:
         standing = Standing.ASKED if asked.served_name else Standing.DERIVED
         value = [name] if engine == "vllm" else name
         put("--served-model-name", value, "the name that clients ask for", standing)
+    if asked.target is Target.DYNAMO:
+        return
     put("--host", "0.0.0.0", "clients on other machines reach it", Standing.DERIVED)
     port = asked.port or PORTS[engine]
     put("--port", port, "where it answers", Standing.ASKED if asked.port else Standing.DERIVED)

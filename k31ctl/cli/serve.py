@@ -3,6 +3,7 @@
 from k31ctl.cli import options as opt
 from k31ctl.cli import plan_options as planning
 from k31ctl.cli import serve_options as own
+from k31ctl.cli.disaggregation_options import DisaggregateOpt
 from k31ctl.serve.asked import Target
 
 _USUAL_TOKENS = 8192
@@ -24,6 +25,7 @@ def serve(
     context: own.ContextOpt = None,
     max_model_len: opt.MaxModelLenOpt = None,
     kv_dtype: planning.KvDtypeOpt = None,
+    disaggregate: DisaggregateOpt = None,
     draft: planning.DraftOpt = None,
     draft_tokens: planning.DraftTokensOpt = None,
     text_only: planning.TextOnlyOpt = False,
@@ -59,7 +61,7 @@ def serve(
     from k31ctl.serve.launch_files import launch_files, rollout
     from k31ctl.serve.own_findings import own_findings
 
-    place = own.asked_place(head, hosts, interface, nodes)
+    place = own.asked_place(head, hosts, interface)
     asked = Asked(
         role=Role.UNIFIED,
         layout=AskedLayout(nodes=nodes, tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp),
@@ -79,12 +81,12 @@ def serve(
     )
     store = Store(default_folders(profiles or ()))
     gathered = gather(store, model=model, engine=engine, on=on, draft=draft, image=image)
-    made = rollout(gathered, asked, place)
+    made = rollout(gathered, asked, place, disaggregate)
     files = launch_files(made, target)
     show_launch(
         made,
         files,
-        findings=own_findings(store, gathered, files, nodes=nodes),
+        findings=own_findings(store, gathered, files, made),
         inputs={
             "model": gathered.model.id,
             "engine": engine,

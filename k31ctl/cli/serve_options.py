@@ -106,14 +106,14 @@ InterfaceOpt = Annotated[
 ]
 
 
-def asked_place(head: str | None, hosts: str | None, interface: str | None, nodes: int) -> Place:
-    """Return what is known of the nodes; raises UsageError where it does not match their number."""
+def asked_place(head: str | None, hosts: str | None, interface: str | None) -> Place:
+    """Return what is known of the nodes; raises UsageError for what is no name."""
     names = tuple(name.strip() for name in hosts.split(",")) if hosts else ()
-    if names and (len(names) != nodes or not all(names)):
+    if names and not all(names):
         raise UsageError(
-            f"{len([n for n in names if n])} hosts are named for {nodes} nodes",
+            f"{hosts!r} holds an empty name",
             where="--hosts",
-            remedy=f"name {nodes}, such as {','.join(f'node{i}' for i in range(min(nodes, 3)))}",
+            remedy="name the nodes with a comma between, such as node0,node1",
         )
     for where, text in (("--head", head), ("--interface", interface), ("--hosts", hosts)):
         if text is not None and (not text.isprintable() or " " in text or text.startswith("-")):

@@ -2,34 +2,36 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from k31ctl.core.deployment import deployment
 from k31ctl.core.layout import Layout
 from k31ctl.core.layout_rules import AskedLayout
 from k31ctl.core.plan import Plan, plan
-from k31ctl.core.recipe import Recipe, Role, Status
+from k31ctl.core.recipe import Recipe
 from k31ctl.core.request import PlanRequest
-from k31ctl.errors import RefusedError, UsageError
+from k31ctl.errors import RefusedError
 from k31ctl.serve.asked import Asked, Target
 from k31ctl.serve.bases import Base, bases
-from k31ctl.serve.current_recipe import current_recipe
-from k31ctl.serve.draft_settings import draft_settings, is_speculation
+from k31ctl.serve.draft_settings import draft_settings
+from k31ctl.serve.dynamo_settings import (
+    FRONT_PORT,
+    check_dynamo,
+    event_settings,
+    own_choices,
+)
 from k31ctl.serve.dynamo_settings import PROGRAMS as DYNAMO_PROGRAMS
-from k31ctl.serve.dynamo_settings import check_dynamo, event_settings, own_choices
 from k31ctl.serve.gather import Gathered
 from k31ctl.serve.ledger import Ledger
 from k31ctl.serve.memory_settings import COUNT_FLAG, FITS_RULE, LENGTH_FLAG, SOURCE, room
 from k31ctl.serve.model_settings import (
     basic_settings,
     cache_settings,
-    overlay_names,
     sparse_settings,
 )
-from k31ctl.serve.node_settings import EXPERTS, SIZE_FLAGS, node_settings, size_settings
+from k31ctl.serve.node_settings import EXPERTS, node_settings, size_settings
 from k31ctl.serve.plan_request import LENGTH_FLAGS, plan_request
+from k31ctl.serve.pools import role_settings
 from k31ctl.serve.reasons import flag_reason, variable_reason
-from k31ctl.serve.recipe_choice import gpu_word, overlays_for, same_layout, speculates
 from k31ctl.serve.rollout import Departure, Server, Standing
 from k31ctl.serve.server_settings import (
     HEALTH,
@@ -41,22 +43,10 @@ from k31ctl.serve.server_settings import (
     shared_memory_bytes,
     start_times,
 )
-
-_STANDING: Final = {
-    Status.VERIFIED: Standing.VERIFIED,
-    Status.PUBLISHED: Standing.PUBLISHED,
-    Status.UNVERIFIED: Standing.UNVERIFIED,
-}
-_OF_ONE_LAYOUT: Final = (
-    "--moe-a2a-backend",
-    "--enable-dp-lm-head",
-    "--data-parallel-hybrid-lb",
-    "--nnodes",
-)
-_MEGA: Final = {"--moe-backend": "deep_gemm_mega_moe", "--moe-runner-backend": "deep_gemm"}
+from k31ctl.serve.take_recipe import add_overlays, take_recipe
 
 
-def compose(gathered: Gathered, asked: Asked, *, name: str) -> Server:
+def compose(gathered: Gathered, asked: Asked, *, name: str, first_node: int = 0) -> Server:
     """Return one server; raises RefusedError where the engine refuses it or it does not fit.
 
     Where the layout is open and the nearest recipe does not fit, the next one is tried.
@@ -64,7 +54,8 @@ def compose(gathered: Gathered, asked: Asked, *, name: str) -> Server:
     refusals: list[tuple[Base, RefusedError]] = []
     for base in bases(gathered, asked):
         try:
-            return _composed(gathered, asked, base, name=name, refused=refusals)
+            made = _composed(gathered, asked, base, name=name, refused=refusals)
+            return replace(made, first_node=first_node)
         except RefusedError as error:
             if error.rule != FITS_RULE:
                 raise
@@ -87,8 +78,9 @@ def _composed(
         ledger.departures.append(Departure(what=what, reason=f"not used: {error.what}"))
     basic_settings(ledger, gathered)
     if recipe is not None:
-        _take(ledger, gathered, recipe, layout)
-    _add(ledger, gathered, asked, layout)
+        take_recipe(ledger, gathered, recipe, layout)
+    add_overlays(ledger, gathered, asked, layout)
+    role_settings(ledger, asked.role, engine=gathered.engine.engine)
     cache_settings(ledger, gathered, asked.kv_dtype)
     sparse_settings(ledger, gathered)
     _size(ledger, gathered, layout)
@@ -146,8 +138,9 @@ def _server(
         departures=tuple(ledger.departures),
         recipe=recipe,
         plan=planned,
-        port=asked.port or PORTS[engine],
+        port=FRONT_PORT if dynamo else asked.port or PORTS[engine],
         health=HEALTH[engine],
+        first_node=0,
         num_nodes=planned.layout.nodes,
         gpus_per_node=planned.layout.gpus_per_node,
         shared_memory_bytes=shared_memory_bytes(gathered),
@@ -155,79 +148,6 @@ def _server(
         start_high_s=high,
         ready_line=READY_LINES[engine],
     )
-
-
-def _take(ledger: Ledger, gathered: Gathered, recipe: Recipe, layout: Layout) -> None:
-    """Put the recipe as its release wants it now, without what belongs to another layout."""
-    current = current_recipe(recipe, gathered.catalog)
-    own = recipe.model == gathered.repository and gpu_word(gathered.node) in recipe.hardware
-    standing = _STANDING[recipe.status] if own else Standing.UNVERIFIED
-    alike = same_layout(recipe, layout)
-    sizes = SIZE_FLAGS[recipe.engine].values()
-    for flag, value in current.flags.items():
-        foreign = flag in _OF_ONE_LAYOUT or _MEGA.get(flag) == value
-        sizing = flag in sizes or (flag == EXPERTS and recipe.engine == "vllm")
-        if (foreign or sizing) and not alike:
-            continue
-        if gathered.parts.draft is None and is_speculation(flag):
-            ledger.departures.append(Departure(what=flag, reason="no --draft was asked for"))
-            continue
-        ledger.put(flag, value, flag_reason(flag), source=recipe.source, standing=standing)
-    for name, text in current.environment.items():
-        ledger.export(name, text, variable_reason(name), source=recipe.source, standing=standing)
-    ledger.departures += current.departures
-    if not alike:
-        text = f"this layout is {layout.text}; what only another one takes was left out"
-        ledger.departures.append(Departure(what=f"the layout of {recipe.id}", reason=text))
-
-
-def _add(ledger: Ledger, gathered: Gathered, asked: Asked, layout: Layout) -> None:
-    """Put the published additions that were named, or that the layout calls for."""
-    gpu, engine = gathered.node.gpu.architecture, gathered.engine.engine
-    names = (
-        *overlay_names(engine, gpu, dcp=layout.dcp, text_only=asked.text_only),
-        *asked.overlays,
-    )
-    overlays = overlays_for(gathered.recipes, names)
-    known = [recipe.id for recipe in gathered.recipes if recipe.role is Role.OVERLAY]
-    for name in names:
-        if name not in known:
-            raise UsageError(
-                f"no addition is called {name[:60]!r}",
-                where="--overlay",
-                remedy=f"for {engine} there are: {', '.join(known) or 'none'}",
-            )
-    if asked.text_only and engine != "vllm":
-        raise UsageError(
-            f"{engine} has no flag that leaves the vision encoder out",
-            where="--text-only",
-            remedy="leave it out, or use --engine vllm",
-        )
-    sizes = SIZE_FLAGS[engine].values()
-    for overlay in overlays:
-        if speculates(overlay):
-            raise UsageError(
-                f"{overlay.id} adds a draft model, which takes memory",
-                where="--overlay",
-                remedy="pass --draft NAME; `k31ctl profiles list drafts` shows them",
-            )
-        for flag, value in current_recipe(overlay, gathered.catalog).flags.items():
-            if flag not in sizes:
-                ledger.put(
-                    flag,
-                    value,
-                    flag_reason(flag),
-                    source=overlay.source,
-                    standing=_STANDING[overlay.status],
-                )
-        for variable, text in overlay.environment.items():
-            ledger.export(
-                variable,
-                text,
-                variable_reason(variable),
-                source=overlay.source,
-                standing=_STANDING[overlay.status],
-            )
 
 
 def _size(ledger: Ledger, gathered: Gathered, layout: Layout) -> None:

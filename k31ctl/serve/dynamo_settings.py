@@ -11,6 +11,7 @@ PROGRAMS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "vllm": (("python3", "-m", "dynamo.vllm"), ("--model",)),
     "sglang": (("python3", "-m", "dynamo.sglang"), ("--model-path",)),
 }
+FRONT_PORT: Final = 8000
 _SOURCE: Final = "ai-dynamo/dynamo recipes/kimi-k3"
 _EVENTS: Final = {
     "publisher": "zmq",

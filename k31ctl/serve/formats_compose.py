@@ -13,7 +13,7 @@ from k31ctl.serve.containers import (
 )
 from k31ctl.serve.files import LaunchFile, heading, reasons, yaml_text
 from k31ctl.serve.formats_shell import OPEN_FILES
-from k31ctl.serve.rollout import NodeValue, Rollout, Server, Where, Word
+from k31ctl.serve.rollout import NodeValue, Rollout, Router, Server, Where, Word
 
 _STACK_BYTES: Final = 67_108_864
 _HUB: Final = "hub"
@@ -22,6 +22,8 @@ _NAMES: Final = {
     Where.HEAD: ("HEAD_ADDRESS", "the address of the first node"),
     Where.NODE_ADDRESS: ("NODE_ADDRESS", "the address of this node"),
     Where.INTERFACE: ("NETWORK_INTERFACE", "the interface between the nodes"),
+    Where.PREFILL: ("PREFILL_ADDRESS", "the address of the first node that does prefill"),
+    Where.DECODE: ("DECODE_ADDRESS", "the address of the first node that does decode"),
 }
 _CHECK: Final = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=5)"
 
@@ -33,7 +35,30 @@ def compose_files(rollout: Rollout) -> tuple[LaunchFile, ...]:
         for rank in range(server.num_nodes):
             name = compose_name(rollout, server, rank)
             found.append(LaunchFile(path=name, text=_text(rollout, server, rank)))
+    if rollout.router is not None:
+        found.append(LaunchFile(path="router.compose.yaml", text=_router(rollout, rollout.router)))
     return tuple(found)
+
+
+def _router(rollout: Rollout, router: Router) -> str:
+    def at(word: Word) -> str:
+        if not isinstance(word, NodeValue):
+            return _literal(word)
+        server = next(s for s in rollout.servers if s.name == word.where)
+        host = rollout.host(server, 0)
+        name, meaning = _NAMES[word.where]
+        known = f"${{{name}:?set it to {meaning}}}" if host is None else _literal(host)
+        return f"{word.before}{known}{word.after}"
+
+    service = {
+        "image": _literal(image_of(rollout)),
+        "entrypoint": list(router.program),
+        "command": [at(word) for word in router.words],
+        "network_mode": "host",
+        "restart": "on-failure",
+    }
+    document = {"name": f"{rollout.name}-router", "services": {"router": service}}
+    return "\n".join([*heading(rollout), yaml_text(document)])
 
 
 def compose_name(rollout: Rollout, server: Server, rank: int) -> str:
@@ -57,11 +82,11 @@ def _service(rollout: Rollout, server: Server, rank: int) -> dict[str, Any]:
     model = model_in_container(rollout)
     words = server.words(model, follower=rank > 0)
     first = len(server.program)
-    variables = {v.name: _at(v.value, rollout, rank) for v in server.variables}
+    variables = {v.name: _at(v.value, rollout, server, rank) for v in server.variables}
     service: dict[str, Any] = {
         "image": _literal(image_of(rollout)),
-        "entrypoint": [_at(word, rollout, rank) for word in words[:first]],
-        "command": [_at(word, rollout, rank) for word in words[first:]],
+        "entrypoint": [_at(word, rollout, server, rank) for word in words[:first]],
+        "command": [_at(word, rollout, server, rank) for word in words[first:]],
         "environment": {**container_variables(rollout, server), **variables},
         "network_mode": "host",
         "ipc": "host",
@@ -79,15 +104,15 @@ def _service(rollout: Rollout, server: Server, rank: int) -> dict[str, Any]:
     return {**service, **devices}
 
 
-def _at(word: Word, rollout: Rollout, rank: int) -> str:
+def _at(word: Word, rollout: Rollout, server: Server, rank: int) -> str:
     """A word on this node; what the file cannot know is asked of Compose's environment."""
     if not isinstance(word, NodeValue):
         return _literal(word)
     if word.where is Where.RANK:
         return word.at(str(rank))
     known = {
-        Where.HEAD: rollout.head,
-        Where.NODE_ADDRESS: rollout.hosts[rank] if rank < len(rollout.hosts) else None,
+        Where.HEAD: rollout.host(server, 0),
+        Where.NODE_ADDRESS: rollout.host(server, rank),
         Where.INTERFACE: rollout.interface,
     }[word.where]
     if known is not None:

@@ -7,13 +7,13 @@ ComputeDomain opens it to the pods.
 from typing import Any, Final
 
 from k31ctl.serve.containers import image_of, model_in_container
+from k31ctl.serve.dynamo_settings import FRONT_PORT
 from k31ctl.serve.files import LaunchFile, heading, reasons, yaml_text
 from k31ctl.serve.formats_kubernetes import argument, claim, pod_spec
 from k31ctl.serve.rollout import Rollout, Server
 
 _GIB: Final = 2**30
 _SYSTEM_PORT: Final = 9090
-_FRONT_PORT: Final = 8000
 _START_FAILURES: Final = 720
 _PERIOD_S: Final = 10
 _CHANNEL: Final = "nvlink-channel"
@@ -75,7 +75,7 @@ def _graph(rollout: Rollout, server: Server) -> dict[str, Any]:
 
 
 def _frontend(rollout: Rollout) -> dict[str, Any]:
-    routing = ["--router-mode", "kv", "--http-port", str(_FRONT_PORT)]
+    routing = ["--router-mode", "kv", "--http-port", str(FRONT_PORT)]
     container = {
         "name": "main",
         "image": image_of(rollout),

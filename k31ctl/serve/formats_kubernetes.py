@@ -12,6 +12,7 @@ from k31ctl.serve.containers import (
     probe,
 )
 from k31ctl.serve.files import LaunchFile, heading, reasons, yaml_text
+from k31ctl.serve.kubernetes_router import router_documents
 from k31ctl.serve.rollout import NodeValue, Rollout, Server, Where, Word
 
 _GIB: Final = 2**30
@@ -22,6 +23,7 @@ _PLACES: Final = {
     Where.NODE_ADDRESS: "$(POD_IP)",
 }
 DEFAULT_INTERFACE: Final = "eth0"
+_BOOTSTRAP: Final = "--disaggregation-bootstrap-port"
 _GRACE_S: Final = 120
 
 
@@ -32,6 +34,8 @@ def kubernetes_files(rollout: Rollout) -> tuple[LaunchFile, ...]:
     for server in rollout.servers:
         documents += [_group(rollout, server), _service(rollout, server)]
         lines += reasons(server)
+    if rollout.router is not None:
+        documents += router_documents(rollout, rollout.router)
     text = "\n".join([*lines, yaml_text(*documents)])
     return (LaunchFile(path="kubernetes.yaml", text=text),)
 
@@ -82,9 +86,16 @@ def _service(rollout: Rollout, server: Server) -> dict[str, Any]:
                 "leaderworkerset.sigs.k8s.io/name": name,
                 "leaderworkerset.sigs.k8s.io/worker-index": "0",
             },
-            "ports": [{"name": "http", "port": server.port, "targetPort": server.port}],
+            "ports": [{"name": n, "port": p, "targetPort": p} for n, p in _ports(server).items()],
         },
     }
+
+
+def _ports(server: Server) -> dict[str, int]:
+    """Ports that others reach; decode servers find a prefill server by its bootstrap port."""
+    bootstrap = next((c.value for c in server.choices if c.flag == _BOOTSTRAP), None)
+    ports = {"http": server.port}
+    return {**ports, "bootstrap": bootstrap} if isinstance(bootstrap, int) else ports
 
 
 def _pod(rollout: Rollout, server: Server, *, follower: bool) -> dict[str, Any]:
@@ -94,7 +105,12 @@ def _pod(rollout: Rollout, server: Server, *, follower: bool) -> dict[str, Any]:
         "prometheus.io/port": str(server.port),
     }
     labels = {"app": f"{rollout.name}-{server.name}"}
-    spec = pod_spec(rollout, server, follower=follower, arguments=_words(rollout, server, follower))
+    spec = pod_spec(
+        rollout,
+        server,
+        follower=follower,
+        arguments=command_words(rollout, server, follower=follower),
+    )
     metadata: dict[str, Any] = {"labels": labels}
     if not follower:
         metadata["annotations"] = annotations
@@ -115,7 +131,8 @@ def pod_spec(
     return spec
 
 
-def _words(rollout: Rollout, server: Server, follower: bool) -> list[str]:
+def command_words(rollout: Rollout, server: Server, *, follower: bool) -> list[str]:
+    """The command of a node as Kubernetes wants it written."""
     words = server.words(model_in_container(rollout), follower=follower)
     multiples = [w for w in words if isinstance(w, NodeValue) and w.times > 1]
     if not multiples:

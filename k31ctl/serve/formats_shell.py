@@ -11,6 +11,8 @@ _NAMES: Final = {
     Where.HEAD: "HEAD_ADDRESS",
     Where.NODE_ADDRESS: "NODE_ADDRESS",
     Where.INTERFACE: "NETWORK_INTERFACE",
+    Where.PREFILL: "PREFILL_ADDRESS",
+    Where.DECODE: "DECODE_ADDRESS",
 }
 _NEEDED: Final = {
     Where.HEAD: "the address of the first node",
@@ -73,7 +75,7 @@ def _places(rollout: Rollout, server: Server) -> list[str]:
         last = server.num_nodes - 1
         lines.append(f"# which node this is, from 0 to {last}; Slurm says it itself")
         lines.append('RANK="${RANK:-${SLURM_NODEID:-${1:?give the rank of this node}}}"')
-    known = {Where.HEAD: rollout.head, Where.INTERFACE: rollout.interface}
+    known = {Where.HEAD: rollout.host(server, 0), Where.INTERFACE: rollout.interface}
     for where, meaning in _NEEDED.items():
         if where not in used:
             continue
@@ -109,5 +111,13 @@ def _router(rollout: Rollout) -> str:
     assert rollout.router is not None
     router = rollout.router
     lines = ["#!/usr/bin/env bash", *heading(rollout), "set -euo pipefail", ""]
+    for server in rollout.servers:
+        name, host = _NAMES[Where(server.name)], rollout.host(server, 0)
+        lines.append(f"# the address of the first node that does {server.name}")
+        if host is not None:
+            lines.append(f'if [[ -z "${{{name}:-}}" ]]; then {name}={shlex.quote(host)}; fi')
+        else:
+            lines.append(f'{name}="${{{name}:?set it to that address}}"')
+    lines.append("")
     words = [quoted(word) for word in (*router.program, *router.words)]
     return "\n".join([*lines, "exec " + " ".join(words), ""])

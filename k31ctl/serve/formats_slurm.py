@@ -4,7 +4,7 @@ import shlex
 
 from k31ctl.errors import UsageError
 from k31ctl.serve.files import LaunchFile, heading
-from k31ctl.serve.formats_shell import script, script_name
+from k31ctl.serve.formats_shell import script, script_name, shell_files
 from k31ctl.serve.rollout import Rollout, Server
 
 _FOLDER = "/launch"
@@ -18,6 +18,8 @@ def slurm_files(rollout: Rollout) -> tuple[LaunchFile, ...]:
         batch = script_name(rollout, server).removesuffix(".sh") + ".sbatch"
         found.append(LaunchFile(path=batch, text=_batch(rollout, server, node)))
         found.append(LaunchFile(path=node, text=script(rollout, server), executable=True))
+    if rollout.router is not None:
+        found += [file for file in shell_files(rollout) if file.path == "router.sh"]
     return tuple(found)
 
 

@@ -6,7 +6,7 @@ from k31ctl.errors import UsageError
 from k31ctl.serve.containers import probe
 from k31ctl.serve.files import LaunchFile, comment, heading, reasons
 from k31ctl.serve.formats_shell import OPEN_FILES
-from k31ctl.serve.rollout import NodeValue, Rollout, Server, Where, Word
+from k31ctl.serve.rollout import NodeValue, Rollout, Router, Server, Where, Word
 
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./:,+@")
 _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
@@ -20,12 +20,39 @@ def systemd_files(rollout: Rollout) -> tuple[LaunchFile, ...]:
 
     A unit knows only what is written in it, so several nodes need --hosts and --interface.
     """
+    if rollout.router is not None and not rollout.hosts:
+        raise _unknown("hosts")
     found = []
     for server in rollout.servers:
         for rank in range(server.num_nodes):
             text = _unit(rollout, server, rank)
             found.append(LaunchFile(path=unit_name(rollout, server, rank), text=text))
+    if rollout.router is not None:
+        path = f"{rollout.name}-router.service"
+        found.append(LaunchFile(path=path, text=_router(rollout, rollout.router)))
     return tuple(found)
+
+
+def _router(rollout: Rollout, router: Router) -> str:
+    heads = {server.name: rollout.host(server, 0) for server in rollout.servers}
+    words = [w.at(heads[w.where] or "") if isinstance(w, NodeValue) else w for w in router.words]
+    command = " ".join(quoted(word) for word in (*router.program, *words))
+    lines = [
+        *heading(rollout),
+        "[Unit]",
+        f"Description=Router of {comment(rollout.title).replace('%', '%%')}",
+        "Wants=network-online.target",
+        "After=network-online.target",
+        "",
+        "[Service]",
+        "Type=exec",
+        f"ExecStart=/usr/bin/env {command}",
+        "Restart=on-failure",
+        "",
+        "[Install]",
+        "WantedBy=multi-user.target",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def unit_name(rollout: Rollout, server: Server, rank: int) -> str:
@@ -36,7 +63,7 @@ def unit_name(rollout: Rollout, server: Server, rank: int) -> str:
 
 def _unit(rollout: Rollout, server: Server, rank: int) -> str:
     words = server.words(rollout.model, follower=rank > 0)
-    command = " ".join(quoted(_at(word, rollout, rank)) for word in words)
+    command = " ".join(quoted(_at(word, rollout, server, rank)) for word in words)
     lines = [
         *heading(rollout),
         *reasons(server),
@@ -49,7 +76,7 @@ def _unit(rollout: Rollout, server: Server, rank: int) -> str:
         "Type=exec",
         "# the engine is looked for in PATH; name its folder here where it is elsewhere",
         'Environment="PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"',
-        *(_variable(v.name, _at(v.value, rollout, rank)) for v in server.variables),
+        *(_variable(v.name, _at(v.value, rollout, server, rank)) for v in server.variables),
         f"ExecStart=/usr/bin/env {command}",
         "# RDMA pins memory, and thousands of files and sockets are open at once",
         "LimitMEMLOCK=infinity",
@@ -67,22 +94,26 @@ def _unit(rollout: Rollout, server: Server, rank: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _at(word: Word, rollout: Rollout, rank: int) -> str:
+def _at(word: Word, rollout: Rollout, server: Server, rank: int) -> str:
     if not isinstance(word, NodeValue):
         return word
     known = {
         Where.RANK: str(rank),
-        Where.HEAD: rollout.head,
-        Where.NODE_ADDRESS: rollout.hosts[rank] if rank < len(rollout.hosts) else None,
+        Where.HEAD: rollout.host(server, 0),
+        Where.NODE_ADDRESS: rollout.host(server, rank),
         Where.INTERFACE: rollout.interface,
-    }[word.where]
+    }.get(word.where)
     if known is None:
-        raise UsageError(
-            f"a unit has to say the {word.where} of its node",
-            where="--as systemd",
-            remedy="add --hosts A,B,... and --interface NAME",
-        )
+        raise _unknown(word.where)
     return word.at(known)
+
+
+def _unknown(what: str) -> UsageError:
+    return UsageError(
+        f"a unit has to say the {what} of its node",
+        where="--as systemd",
+        remedy="add --hosts A,B,... and --interface NAME",
+    )
 
 
 def quoted(text: str) -> str:

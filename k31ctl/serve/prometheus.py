@@ -11,10 +11,8 @@ _THIS_HOST: Final = "127.0.0.1"
 def prometheus_file(rollout: Rollout) -> LaunchFile:
     """Return the file that tells Prometheus where each server shows its metrics."""
     configs = []
-    first = 0
     for server in rollout.servers:
-        host = rollout.hosts[first] if first < len(rollout.hosts) else rollout.head or _THIS_HOST
-        first += server.num_nodes
+        host = rollout.host(server, 0) or _THIS_HOST
         configs.append(
             {
                 "job_name": f"{rollout.name}-{server.name}",

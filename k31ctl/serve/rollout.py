@@ -13,6 +13,8 @@ class Where(StrEnum):
     RANK = "rank"
     HEAD = "head"
     NODE_ADDRESS = "node-address"
+    PREFILL = "prefill"
+    DECODE = "decode"
     INTERFACE = "interface"
 
 
@@ -93,7 +95,8 @@ class Weights:
 class Server:
     """One engine over some nodes: the same program on each, its words, and what it answers.
 
-    ``program`` is followed by the model's own words, then by those of ``choices``.
+    ``first_node`` is the place of its head among the nodes of all servers. ``program`` is followed
+    by the model's own words, then by those of ``choices``.
     """
 
     name: str
@@ -106,6 +109,7 @@ class Server:
     plan: Plan
     port: int
     health: str
+    first_node: int
     num_nodes: int
     gpus_per_node: int
     shared_memory_bytes: int
@@ -172,6 +176,13 @@ class Rollout:
     def model(self) -> str:
         """The model as the engine is told it where it runs outside a container."""
         return self.weights.folder or self.weights.repository
+
+    def host(self, server: Server, rank: int) -> str | None:
+        """The name or address of a server's node, where it is known."""
+        at = server.first_node + rank
+        if at < len(self.hosts):
+            return self.hosts[at]
+        return self.head if at == 0 else None
 
     @property
     def num_nodes(self) -> int:

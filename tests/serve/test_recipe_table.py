@@ -74,6 +74,6 @@ def test_every_format_of_a_recipe_lints_clean(recipe: Recipe) -> None:
         sizes["ep"] = sizes["tp"] * sizes["dp"]
     for target in (Target.SHELL, Target.SLURM, Target.COMPOSE, Target.KUBERNETES):
         wish = asked(nodes=nodes, target=target, image="registry.example/engine:1", **sizes)
-        files = launch_files(rollout(gathered, wish, NOWHERE), target)
-        found = own_findings(STORE, gathered, files, nodes=nodes)
+        made = rollout(gathered, wish, NOWHERE)
+        found = own_findings(STORE, gathered, launch_files(made, target), made)
         assert [f.message for f in found if f.severity is not Severity.INFO] == []

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,6 @@ from k31ctl.serve.launch_files import launch_files
 from k31ctl.serve.rollout import NodeValue, Rollout, Server, Where
 from tests.serve.launches import launch
 
-PRINT = f"""#!{sys.executable}
-import json, os, sys
-print(json.dumps([sys.argv, dict(os.environ)]))
-"""
-PROGRAMS = ("vllm", "python3", "ts")
 HOSTILE = (
     "/data/kimi k3",
     "/data/'; touch owned; '",
@@ -43,15 +37,6 @@ KNOWN = {
     Where.NODE_ADDRESS: "10.0.0.2",
     Where.INTERFACE: "eth7",
 }
-
-
-@pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("programs")
-    for name in PROGRAMS:
-        (folder / name).write_text(PRINT)
-        (folder / name).chmod(0o755)
-    return folder
 
 
 def ran(

@@ -37,6 +37,7 @@ def serve(
     head: own.HeadOpt = None,
     hosts: own.HostsOpt = None,
     interface: own.InterfaceOpt = None,
+    execute: own.ExecOpt = False,
     out: own.OutOpt = None,
     force: own.ForceOpt = False,
     as_json: opt.JsonOpt = False,
@@ -61,6 +62,14 @@ def serve(
     from k31ctl.serve.launch_files import launch_files, rollout
     from k31ctl.serve.own_findings import own_findings
 
+    own.check_exec(
+        execute=execute,
+        target=target,
+        nodes=nodes,
+        pools=disaggregate is not None,
+        out=out,
+        as_json=as_json,
+    )
     place = own.asked_place(head, hosts, interface)
     asked = Asked(
         role=Role.UNIFIED,
@@ -83,6 +92,11 @@ def serve(
     gathered = gather(store, model=model, engine=engine, on=on, draft=draft, image=image)
     made = rollout(gathered, asked, place, disaggregate)
     files = launch_files(made, target)
+    if execute:
+        from k31ctl.cli.run import run_here
+
+        run_here(made, files[0].text)
+        return
     show_launch(
         made,
         files,

@@ -81,6 +81,10 @@ OutOpt = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", help="Write all files here.", rich_help_panel="Output"),
 ]
+ExecOpt = Annotated[
+    bool,
+    typer.Option("--exec", help="Start it here and watch its log.", rich_help_panel="Output"),
+]
 ForceOpt = Annotated[
     bool,
     typer.Option("--force", help="Replace files of the same names.", rich_help_panel="Output"),
@@ -127,6 +131,18 @@ def asked_place(head: str | None, hosts: str | None, interface: str | None) -> P
             remedy="leave it out: the first of --hosts is the head",
         )
     return Place(head=head, hosts=names, interface=interface)
+
+
+def check_exec(
+    *, execute: bool, target: Target, nodes: int, pools: bool, out: Path | None, as_json: bool
+) -> None:
+    """Refuse to start what one process on this machine is not."""
+    if execute and (target is not Target.SHELL or nodes > 1 or pools or out or as_json):
+        raise UsageError(
+            "only a script for one node can be started here",
+            where="--exec",
+            remedy="use it with --as shell and one node, without --out, --json and --disaggregate",
+        )
 
 
 def checked_name(flag: str, text: str | None) -> str | None:

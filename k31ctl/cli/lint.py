@@ -1,6 +1,5 @@
 """``k31ctl lint``: what is wrong with a launch that people already have."""
 
-import sys
 from enum import StrEnum
 from typing import Annotated
 
@@ -63,6 +62,15 @@ LintModelOpt = Annotated[
         rich_help_panel="Deployment",
     ),
 ]
+ReadbackOpt = Annotated[
+    str,
+    typer.Option(
+        "--readback",
+        metavar="URL",
+        help="Ask a running server whether it is this launch.",
+        rich_help_panel="Deployment",
+    ),
+]
 FixOpt = Annotated[
     bool,
     typer.Option(
@@ -84,6 +92,7 @@ def lint(
     engine: LintEngineOpt = "",
     nodes: LintNodesOpt = None,
     model: LintModelOpt = "",
+    readback: ReadbackOpt = "",
     fix: FixOpt = False,
     output: FormatOpt = Format.TEXT,
     as_json: JsonOpt = False,
@@ -116,8 +125,9 @@ def lint(
         node=node_named(store, on) if on else None,
         nodes=nodes or 0,
         model=model,
+        readback=readback,
     )
-    found = lint_files(store, files or (), asked, is_command="--" in sys.argv)
+    found = lint_files(store, files or (), asked)
     show_lint(
         found,
         asked=asked,

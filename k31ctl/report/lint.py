@@ -126,6 +126,7 @@ def _document(
         "on": asked.hardware or None,
         "nodes": asked.nodes or None,
         "model": asked.model or None,
+        "readback": asked.readback or None,
         "gates": [gate.text for gate in gates],
     }
     notes = [note for each in files for note in each.notes]

@@ -18,7 +18,9 @@ from k31ctl.core.launch_form import Call, find_call
 from k31ctl.core.model import Model
 from k31ctl.core.read_launch import read_launch
 from k31ctl.core.rules import Finding, LaunchContext, Severity, check
+from k31ctl.core.rules.readback import readback_findings
 from k31ctl.serve.read.found import FoundLaunch
+from k31ctl.serve.readback import running_server
 from k31ctl.serve.recognise import engine_version, model_id
 from k31ctl.values import frozen
 
@@ -43,6 +45,7 @@ class Asked:
     node: Node | None = None
     nodes: int = 0
     model: str = ""
+    readback: str = ""
 
 
 @frozen
@@ -65,7 +68,10 @@ def lint(store: Store, found: FoundLaunch, asked: Asked, *, name: str) -> Linted
     launch = read_launch(found.texts, call, flags.catalog, environment=environment)
     launch = _without_unknown(launch, found)
     context = _context(store, found, launch, flags, asked, notes)
-    findings = tuple(_placed(each, found, call, name) for each in check(context))
+    told = check(context)
+    if asked.readback:
+        told = (*told, *readback_findings(context, running_server(call.engine, asked.readback)))
+    findings = tuple(_placed(each, found, call, name) for each in told)
     return Linted(found=found, context=context, findings=findings, notes=tuple(notes))
 
 
@@ -81,6 +87,8 @@ def _flags(
     """The flags to go by: those of the version asked for, else of the one that the file names."""
     name, _, version = asked.engine.partition("@")
     if name and name != call.engine:
+        find_flags(store, asked.engine)  # raises where there is no such engine
+        notes.append(f"this starts {call.engine}, so --engine {name} says nothing about it")
         version = ""
     version = version or engine_version(call.engine, found.images, found.installs)
     flags = find_flags(store, f"{call.engine}@{version}" if version else call.engine)
@@ -120,6 +128,7 @@ def _context(
         installs=found.installs,
         gpu_hint=found.gpu_hint,
         open_ended=_is_open(launch, found),
+        open_environment=found.open_environment,
     )
     whole = replace(draft_of_all, draft=_draft(store, draft_of_all.draft_name))
     whole = replace(whole, nodes=_nodes(whole, found, asked))
@@ -166,9 +175,14 @@ def _engine(store: Store, name: str, flags: FoundFlags) -> Engine | None:
 def _draft(store: Store, name: str) -> Draft | None:
     if not name:
         return None
-    drafts = (load_draft(store, profile_id) for profile_id in store.ids(Kind.DRAFTS))
-    wanted = name.rpartition("/")[2].casefold()
-    return next((d for d in drafts if d.name.rpartition("/")[2].casefold() == wanted), None)
+    drafts = [load_draft(store, profile_id) for profile_id in store.ids(Kind.DRAFTS)]
+    wanted, last = name.casefold(), name.rpartition("/")[2].casefold()
+    exact = [d for d in drafts if d.name.casefold() == wanted]
+    alike = [d for d in drafts if d.name.rpartition("/")[2].casefold() == last]
+    is_repository = name.count("/") == 1 and not name.startswith(("/", "."))
+    if exact or is_repository:
+        return exact[0] if exact else None
+    return alike[0] if len(alike) == 1 else None
 
 
 def _is_open(launch: Launch, found: FoundLaunch) -> bool:

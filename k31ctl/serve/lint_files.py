@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from k31ctl.catalog.store import Store
+from k31ctl.core.launch_form import find_call
 from k31ctl.core.rules import Finding, Severity
 from k31ctl.errors import UsageError
 from k31ctl.serve.fix import Fixed, corrected_words, fixed
 from k31ctl.serve.lint import Asked, Linted, all_findings, lint
+from k31ctl.serve.read.docker import docker_run
+from k31ctl.serve.read.found import SourceWord
 from k31ctl.serve.read.launch_file import launch_of_words, launches_in
 from k31ctl.serve.read.source import MOST_BYTES, Source, read_source, source_of
 from k31ctl.values import frozen
@@ -47,9 +50,7 @@ class LintedFile:
         return tuple(dict.fromkeys((old, new) for old, new in pairs if old != new))
 
 
-def lint_files(
-    store: Store, given: Sequence[str], asked: Asked, *, is_command: bool
-) -> tuple[LintedFile, ...]:
+def lint_files(store: Store, given: Sequence[str], asked: Asked) -> tuple[LintedFile, ...]:
     """Return what is wrong with each file, or with the command that the words are."""
     if not given:
         raise UsageError(
@@ -57,11 +58,17 @@ def lint_files(
             where="FILE",
             remedy="name a launch file, or give a command: k31ctl lint -- vllm serve ...",
         )
-    if is_command:
+    if _is_command(given):
         found = launch_of_words(given)
         linted = tuple(lint(store, each, asked, name=COMMAND) for each in found)
         return (LintedFile(name=COMMAND, source=None, launches=linted, fixed=None),)
     return tuple(_linted(store, _read(name), asked) for name in dict.fromkeys(given))
+
+
+def _is_command(words: Sequence[str]) -> bool:
+    """Whether the words are a command, not names of files."""
+    given = [SourceWord(text=word, line=1) for word in words]
+    return find_call(words) is not None or (len(words) > 1 and docker_run(given) is not None)
 
 
 def _linted(store: Store, source: Source, asked: Asked) -> LintedFile:

@@ -112,6 +112,10 @@ CASES: Final[dict[str, tuple[Case, Case]]] = {
         case(V, installs=("vllm==0.33.0", "blobfile")),
     ),
     # sizes
+    "number-out-of-range": (
+        case(V + " --gpu-memory-utilization 95"),
+        case(V + " --gpu-memory-utilization 0.95"),
+    ),
     "layout-heads": (case(V.replace("-tp 8", "-tp 10")), case(V.replace("-tp 8", "-tp 12"))),
     "layout-attention-dp": (case(S + " --attn-dp-size 3"), case(S + " --attn-dp-size 2")),
     "layout-context-parallel": (case(V + " -dcp 3"), case(V + " -dcp 4")),
@@ -124,8 +128,16 @@ CASES: Final[dict[str, tuple[Case, Case]]] = {
     ),
     "memory-weights": (case(V, on="8x-h200"), case(V, on="8x-b300")),
     "memory-longest": (
-        case(V + " --gpu-memory-utilization 0.8 --kv-cache-dtype bfloat16", on="8x-b300"),
+        case(V + " --gpu-memory-utilization 0.77 --kv-cache-dtype bfloat16", on="8x-b300"),
         case(V + " --gpu-memory-utilization 0.8 --max-model-len 8192", on="8x-b300"),
+    ),
+    "memory-tight": (
+        case(
+            V.replace("-tp 8", "-tp 16") + " --gpu-memory-utilization 0.97 --max-model-len 32768",
+            on="8x-h200",
+            nodes=2,
+        ),
+        case(V + " --max-model-len 32768", on="8x-b300"),
     ),
     # vLLM
     "vllm-mega-moe": (

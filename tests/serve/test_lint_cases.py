@@ -24,7 +24,7 @@ def findings(case: dict[str, Any]) -> list[Finding]:
         node=load_node(STORE, case["on"]),
         nodes=case["nodes"],
     )
-    (found,) = lint_files(STORE, [str(CASES / case["file"])], asked, is_command=False)
+    (found,) = lint_files(STORE, [str(CASES / case["file"])], asked)
     return [each for each in found.findings if each.severity is not Severity.INFO]
 
 

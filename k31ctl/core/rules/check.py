@@ -1,5 +1,6 @@
 """Every rule, asked about one launch."""
 
+from k31ctl.core.launch import Form
 from k31ctl.core.rules.context import LaunchContext
 from k31ctl.core.rules.finding import Finding, Severity
 from k31ctl.core.rules.model_rules import MODEL_RULES
@@ -38,7 +39,8 @@ def check(context: LaunchContext) -> tuple[Finding, ...]:
     What depends on the model, the hardware or the container is left out where that is not known.
     """
     found = list(read_findings(context))
-    for rule in RULES:
+    starts_engine = context.launch.form is not Form.SGLANG_ROUTER
+    for rule in RULES if starts_engine else ():
         if rule.holds(context):
             found += rule.findings(context)
     return tuple(sorted(found, key=lambda f: (_ORDER.index(f.severity), f.positions[:1], f.id)))

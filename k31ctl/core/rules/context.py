@@ -1,7 +1,6 @@
 """What the rules look at: a launch, what it starts, on what, and what kind of file it came from."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from functools import reduce
 from operator import mul
@@ -64,7 +63,8 @@ class LaunchContext:
     """Everything that a rule may ask.
 
     ``version`` is the release that runs, which may not be the one whose flags ``catalog`` has;
-    ``open_ended`` is whether a word of the command is only known when it runs.
+    ``open_ended`` is whether a word of the command is only known when it runs,
+    ``open_environment`` whether variables come from a file that is not read.
     None in ``model``, ``node`` or ``engine`` means that it is not known, and rules that need it
     say nothing. ``nodes`` is 0 where nothing says how many there are.
     """
@@ -81,7 +81,7 @@ class LaunchContext:
     draft: Draft | None
     speed: SpeedParameters | None
     container: Container | None = None
-    other_variables: Mapping[str, str] = field(default_factory=dict)
+    open_environment: bool = False
     installs: tuple[str, ...] = ()
     gpu_hint: str = ""
     open_ended: bool = False

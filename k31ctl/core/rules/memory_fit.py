@@ -15,6 +15,7 @@ from k31ctl.core.workload import AskedWorkload
 from k31ctl.errors import K31Error
 from k31ctl.values import frozen
 
+_SURE: Final = 0.97  # kernels pad some experts, by how much is derived
 _SURE_UNDER_DATA_PARALLEL: Final = 0.8
 _FP8: Final = ("fp8", "fp8_e4m3", "fp8_e5m2", "mxfp8")
 _NO_LOAD: Final = AskedWorkload(
@@ -54,7 +55,7 @@ class Fit:
         """Weights of the fullest GPU that are there for certain."""
         if self.built is None or self.tightest is None:
             return 0
-        sure = _SURE_UNDER_DATA_PARALLEL if self.built.layout.dp > 1 else 1
+        sure = _SURE_UNDER_DATA_PARALLEL if self.built.layout.dp > 1 else _SURE
         return weights_bytes(self.tightest) * sure
 
     @property

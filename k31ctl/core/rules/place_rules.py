@@ -12,6 +12,7 @@ _SHM_NEEDED: Final = 8 << 30
 _IN_CONTAINER: Final = (FileKind.DOCKER, FileKind.COMPOSE, FileKind.KUBERNETES)
 _ENOUGH_STARTUP_S: Final = 900
 _NICS: Final = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+_ADDRESSES: Final = ("VLLM_HOST_IP", "SGLANG_HOST_IP", "NCCL_IB_HCA")
 _OFF: Final = ("0", "false", "")
 
 
@@ -96,18 +97,23 @@ def _unit_memlock(context: LaunchContext) -> Iterable[Hit]:
 
 
 def _interfaces(context: LaunchContext) -> Iterable[Hit]:
-    if context.kind is FileKind.COMMAND or not context.spans_nodes or context.size("nnodes") == 1:
+    if context.kind is FileKind.COMMAND or context.size("nnodes") == 1:
         return NOTHING
-    found = {**context.other_variables, **context.launch.environment}
-    missing = [name for name in _NICS if name not in found]
-    if not missing:
+    if context.kind is FileKind.KUBERNETES and not (
+        context.container is not None and context.container.host_network
+    ):
+        return NOTHING  # a pod has one interface of its own
+    missing = [name for name in _NICS if name not in context.launch.environment]
+    if not missing or context.open_environment:
         return NOTHING
+    partly = len(missing) < len(_NICS) or any(map(context.variable, _ADDRESSES))
     return hit(
         context,
         f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set: NCCL and Gloo "
         "may take the loopback or the wrong interface between the nodes",
         remedy=f"export {' '.join(f'{name}=eth0' for name in missing)}, with the name of the "
         "interface that the nodes reach each other by",
+        severity=Severity.WARNING if partly else None,
     )
 
 
@@ -269,7 +275,7 @@ PLACE_RULES: Final = (
     ),
     Rule(
         id="nodes-interface",
-        severity=Severity.WARNING,
+        severity=Severity.ERROR,
         about="several nodes do not say by which interface they reach each other",
         remedy="export NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME",
         source="vllm-project/vllm#7074, vllm-project/vllm#19045",

@@ -104,7 +104,7 @@ READINGS: Final[dict[Problem, Reading]] = {
     ),
     Problem.ABBREVIATED_FLAG: Reading(
         id="flag-abbreviated",
-        severity=WARNING,
+        severity=INFO,
         about="only the beginning of the flag is written; a later release may refuse it",
         remedy="write it in full",
     ),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from k31ctl.core.release import release_key
-from k31ctl.core.rules.context import LaunchContext
+from k31ctl.core.rules.context import FileKind, LaunchContext
 from k31ctl.core.rules.finding import Change, Finding, Severity
 from k31ctl.values import frozen
 
@@ -26,7 +26,9 @@ class Rule:
 
     ``about`` says in one sentence when the rule applies; without ``engines`` it is for all.
     ``failures`` are the numbers of the reports that it came from, in docs/rules.md. ``absence`` is
-    whether it rests on what is not in the command, which a variable in it may yet bring.
+    whether it rests on what is not in the command, which a variable in it may yet bring,
+    ``unset`` whether it rests on a variable that is not set; what is set around a bare command is
+    not known, so there it is only worth knowing.
     """
 
     id: str
@@ -40,12 +42,13 @@ class Rule:
     until: str = ""
     failures: tuple[int, ...] = ()
     absence: bool = False
+    unset: bool = False
 
     def holds(self, context: LaunchContext) -> bool:
         """Whether the rule is about this engine and release."""
         if self.engines and context.name not in self.engines:
             return False
-        if self.absence and context.open_ended:
+        if (self.absence and context.open_ended) or (self.unset and context.open_environment):
             return False
         if not (self.since or self.until):
             return True
@@ -57,10 +60,11 @@ class Rule:
 
     def findings(self, context: LaunchContext) -> Iterable[Finding]:
         """Return what the rule finds in a launch that it is about."""
+        known = not (self.unset and context.kind is FileKind.COMMAND)
         for hit in self.check(context):
             yield Finding(
                 id=self.id,
-                severity=hit.severity or self.severity,
+                severity=(hit.severity or self.severity) if known else Severity.INFO,
                 message=hit.message,
                 remedy=hit.remedy or self.remedy,
                 source=self.source,

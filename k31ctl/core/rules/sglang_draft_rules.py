@@ -145,6 +145,7 @@ SGLANG_DRAFT_RULES: Final = (
     ),
     Rule(
         id="sglang-dspark-dcp",
+        unset=True,
         severity=Severity.ERROR,
         about="DSPARK runs with decode-context parallelism in another mode than static",
         remedy="set SGLANG_RAGGED_VERIFY_MODE=static",

@@ -12,6 +12,7 @@ from k31ctl.units import show_bytes
 
 _TP: Final = ("--tensor-parallel-size", "--tp-size", "--attn-tp-size")
 _SIZES: Final = (*_TP, "--pipeline-parallel-size", "--pp-size", "--data-parallel-size", "--dp-size")
+_FRACTIONS: Final = ("--gpu-memory-utilization", "--mem-fraction-static")
 _OWN_RULES: Final = (
     "layout-heads",
     "layout-world",
@@ -85,6 +86,17 @@ def _idle_gpus(context: LaunchContext) -> Iterable[Hit]:
     return hit(context, f"the layout uses {context.ranks} of {there} GPUs", *_SIZES)
 
 
+def _out_of_range(context: LaunchContext) -> Iterable[Hit]:
+    for flag in _SIZES:
+        if context.has(flag) and context.number(flag, 1) < 1:
+            return hit(context, f"{flag} {context.value(flag)} is below 1", flag)
+    for flag in _FRACTIONS:
+        if context.has(flag) and not 0 < context.number(flag, 1) <= 1:
+            message = f"{flag} {context.value(flag)} is not a fraction between 0 and 1"
+            return hit(context, message, flag, remedy=f"write {flag} 0.9")
+    return NOTHING
+
+
 def _stage_too_small(context: LaunchContext) -> Iterable[Hit]:
     model, pp = context.model, context.size("pp")
     if model is None or pp <= model.num_layers:
@@ -139,10 +151,26 @@ def _longest_too_long(context: LaunchContext) -> Iterable[Hit]:
     )
 
 
+def _tight(context: LaunchContext) -> Iterable[Hit]:
+    found = _fit_of_sizes(context)
+    if found is None or found.built is None or not found.loads or context.name != "vllm":
+        return NOTHING
+    if not found.holds_longest or found.built.pool.max_requests(found.max_model_len) >= 1:
+        return NOTHING
+    return hit(
+        context,
+        f"the planner, which assumes some of the buffers, finds no room for one request of "
+        f"{found.max_model_len:,} tokens",
+        "--max-model-len",
+    )
+
+
 def _fit_of_sizes(context: LaunchContext) -> Fit | None:
     """What the planner says, where the GPUs are as many as the layout takes."""
     node = context.node
     if node is None or not context.nodes or not context.launch.accepted:
+        return None
+    if any(_out_of_range(context)):
         return None
     if context.ranks > context.nodes * node.num_gpus:
         return None
@@ -152,6 +180,14 @@ def _fit_of_sizes(context: LaunchContext) -> Fit | None:
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 _PLANNER: Final = "k31ctl plan, docs/model.md"
 SIZE_RULES: Final = (
+    Rule(
+        id="number-out-of-range",
+        severity=ERROR,
+        about="a size is below 1, or a share of the memory not between 0 and 1",
+        remedy="write a number in range",
+        source="vLLM 0.33.0 config/parallel.py and config/cache.py; SGLang 0.5.23 server_args.py",
+        check=_out_of_range,
+    ),
     Rule(
         id="layout-heads",
         severity=ERROR,
@@ -232,5 +268,15 @@ SIZE_RULES: Final = (
         check=_longest_too_long,
         engines=("vllm",),
         failures=(1,),
+    ),
+    Rule(
+        id="memory-tight",
+        absence=True,
+        severity=INFO,
+        about="one request of --max-model-len may not fit, if buffers are what the planner assumes",
+        remedy="compare with k31ctl plan, and lower --max-model-len if the start fails",
+        source=_PLANNER,
+        check=_tight,
+        engines=("vllm",),
     ),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from k31ctl.core.rules.context import BLACKWELL, K3, FileKind, LaunchContext
+from k31ctl.core.rules.context import BLACKWELL, K3, LaunchContext
 from k31ctl.core.rules.finding import Change, Severity
 from k31ctl.core.rules.read_rules import merged_object
 from k31ctl.core.rules.rule import NOTHING, Hit, Rule, hit
@@ -31,8 +31,9 @@ _BLOCKS: Final = {
     "cutlass_mla": (128,),
     "flashmla": (64,),
 }
-_LOCAL_LIMIT: Final = 1 << 20
 _MANY_TOKENS: Final = 8192
+_LARGE_GPU_GIB: Final = 160
+_MOST_FRACTION: Final = 0.975
 _LONG_CONTEXT: Final = 1_000_000
 
 
@@ -198,13 +199,6 @@ def _breakable_graphs(context: LaunchContext) -> Iterable[Hit]:
         return NOTHING
     if context.value("--enforce-eager"):
         return NOTHING
-    if context.variable(name) == "" and context.kind is FileKind.COMMAND:
-        return hit(
-            context,
-            f"breakable graphs fault on {context.gpu} unless {name}=0 is set",
-            variable=name,
-            severity=Severity.INFO,
-        )
     return hit(
         context,
         f"breakable graphs fault on {context.gpu}",
@@ -229,7 +223,9 @@ def _day0_prefix(context: LaunchContext) -> Iterable[Hit]:
 
 def _graphs_memory(context: LaunchContext) -> Iterable[Hit]:
     fraction = context.number("--gpu-memory-utilization", 0)
-    if not context.is_k3 or fraction <= 0.975 or context.value("--enforce-eager"):  # noqa: PLR2004
+    if not context.is_k3 or not _MOST_FRACTION < fraction <= 1:
+        return NOTHING
+    if context.value("--enforce-eager"):
         return NOTHING
     message = f"{fraction:g} of the memory leaves nothing for graphs and workspaces outside"
     return hit(context, message, "--gpu-memory-utilization")
@@ -249,15 +245,16 @@ def _outside_pool(context: LaunchContext) -> Iterable[Hit]:
 
 
 def _long_chunks(context: LaunchContext) -> Iterable[Hit]:
-    model = context.model
-    if model is None or context.gpu_gib > 160:  # noqa: PLR2004
+    model, node = context.model, context.node
+    if model is None or node is None:
         return NOTHING
+    most = _MANY_TOKENS if context.gpu_gib <= _LARGE_GPU_GIB else 2 * _MANY_TOKENS
     length = context.number("--max-model-len", 0) or model.max_position_embeddings
     chunk = context.number("--max-num-batched-tokens", 0)
-    if not context.node or length < _LONG_CONTEXT or chunk <= _MANY_TOKENS:
+    if length < _LONG_CONTEXT or chunk <= most:
         return NOTHING
     message = f"chunks of {chunk:g} tokens ran out of memory in prompts of a million tokens"
-    return hit(context, message, "--max-num-batched-tokens")
+    return hit(context, message, "--max-num-batched-tokens", remedy=f"write {most}, or less, there")
 
 
 def _runai(context: LaunchContext) -> Iterable[Hit]:
@@ -403,6 +400,7 @@ VLLM_CACHE_RULES: Final = (
     ),
     Rule(
         id="vllm-breakable-graphs",
+        unset=True,
         severity=Severity.ERROR,
         about="breakable graphs are on with ROCm",
         remedy="set VLLM_USE_BREAKABLE_CUDAGRAPH=0",
@@ -464,6 +462,7 @@ VLLM_CACHE_RULES: Final = (
     ),
     Rule(
         id="runai-without-limit",
+        unset=True,
         absence=True,
         severity=Severity.WARNING,
         about="the Run:ai streamer has no memory limit",

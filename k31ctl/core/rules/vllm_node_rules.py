@@ -201,6 +201,7 @@ VLLM_NODE_RULES: Final = (
     ),
     Rule(
         id="vllm-nixl-conv-layout",
+        unset=True,
         severity=Severity.ERROR,
         about="NIXL moves the states of linear layers in another layout than DS",
         remedy="set VLLM_SSM_CONV_STATE_LAYOUT=DS",
@@ -289,6 +290,7 @@ VLLM_NODE_RULES: Final = (
     ),
     Rule(
         id="vllm-pipeline-timeout",
+        unset=True,
         severity=Severity.INFO,
         about="a pipeline keeps the usual limit of a step",
         remedy="set VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=1800",

@@ -1,6 +1,7 @@
 """Kubernetes manifests read: each container that starts an engine, and what its pod is given."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from k31ctl.core.rules import Container, FileKind
@@ -185,7 +186,7 @@ def _inference_service(document: Value) -> Iterator[FoundLaunch]:
         if container.get("command") is not None:
             return
         environment = _environment(container.get("env"))
-        extra = environment.get("VLLM_ADDITIONAL_ARGS")
+        extra = environment.pop("VLLM_ADDITIONAL_ARGS", None)
         args = container.get("args")
         given = [item.word() for item in args.items()] if args is not None else []
         if extra is not None:
@@ -194,11 +195,15 @@ def _inference_service(document: Value) -> Iterator[FoundLaunch]:
             words=(*words, *given),
             environment=environment,
             kind=FileKind.KUBERNETES,
-            container=_container(
-                container,
-                pod=spec.get("template") or spec,
-                around=(),
-                image=container.text_at("image"),
+            # KServe's own base configuration mounts the shared memory.
+            container=replace(
+                _container(
+                    container,
+                    pod=spec.get("template") or spec,
+                    around=(),
+                    image=container.text_at("image"),
+                ),
+                shm_bytes=_LARGE,
             ),
             images=(container.text_at("image"),),
             open_environment=container.get("envFrom") is not None,

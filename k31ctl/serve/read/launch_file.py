@@ -1,6 +1,7 @@
 """A launch file of any kind read: every command in it that starts an engine."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from k31ctl.core.launch_form import find_call
@@ -16,6 +17,7 @@ from k31ctl.serve.read.systemd import systemd_launches
 from k31ctl.serve.read.yaml_graph import documents
 
 _YAML: Final = (".yaml", ".yml")
+_MOST_LAUNCHES: Final = 64
 _NOTHING_ASKED: Final = Allocation(nodes=0, gpus_per_node=0, gpu="", is_batch=False)
 
 
@@ -25,13 +27,20 @@ def launches_in(source: Source) -> tuple[FoundLaunch, ...]:
     Raises InputError where the file holds none, or is nested or long beyond all use.
     """
     try:
-        found = tuple(each for each in _all(source) if find_call(each.texts) is not None)
+        calls = (each for each in _all(source) if find_call(each.texts) is not None)
+        found = tuple(islice(calls, _MOST_LAUNCHES + 1))
     except (TooDeepError, RecursionError):
         raise InputError(
             "nested deeper, or longer, than any launch file",
             where=source.name,
             remedy="name the script or manifest itself",
         ) from None
+    if len(found) > _MOST_LAUNCHES:
+        raise InputError(
+            f"more than {_MOST_LAUNCHES} commands that start an engine",
+            where=source.name,
+            remedy="check a part of the file at a time",
+        )
     if not found:
         raise InputError(
             "no command that starts vLLM, SGLang or TokenSpeed",

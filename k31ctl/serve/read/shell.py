@@ -4,8 +4,9 @@ Variables, arrays, functions, here-documents and scripts inside ``bash -c`` are 
 they can be known; what is only known at run time stays as it is written and is not resolved.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from k31ctl.serve.read.found import Assigned, SourceWord, relocated
@@ -14,10 +15,14 @@ from k31ctl.values import frozen
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+_TALKERS: Final = frozenset(
+    {"echo", "printf", "grep", "pgrep", "pkill", "killall", "ps", "which", "logger", "sed", "awk"}
+)
 _MOST_DEPTH: Final = 200
 _MOST_CALLS: Final = 6
 _MOST_NODES: Final = 400_000
-_MOST_WORDS: Final = 20_000
+_MOST_WORDS: Final = 10_000
+_MOST_CHARACTERS: Final = 1 << 20
 _BRANCHES: Final = frozenset(
     {
         "if_statement",
@@ -180,10 +185,10 @@ class _Reader:
     ) -> tuple[SourceWord, ...]:
         given = node.child_by_field_name("value")
         if given is not None and given.type == "array":
-            return (*before, *value)[:_MOST_WORDS]
+            return _bounded((*before, *value))
         joined = "".join(w.text for w in (*before, *value))
         known = all(w.resolved for w in (*before, *value))
-        return (SourceWord(text=joined[:_MOST_NODES], line=self._line(node), resolved=known),)
+        return (SourceWord(text=_short(joined), line=self._line(node), resolved=known),)
 
     def _assignment(self, node: "Node") -> tuple[str, tuple[SourceWord, ...]]:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
@@ -194,7 +199,7 @@ class _Reader:
         if value.type == "array":
             parts = [child for child in value.named_children if child.type != "comment"]
             words = (w for child in parts for w in self._words(child))
-            return self._text(name), tuple(words)
+            return self._text(name), _bounded(words)
         return self._text(name), (self._word(value),)
 
     def _assigned(self, node: "Node", value: tuple[SourceWord, ...]) -> Assigned:
@@ -233,6 +238,8 @@ class _Reader:
                 self._walk(child, level + 1)
             else:
                 words += self._parts(child)
+            if len(words) > _MOST_WORDS:
+                raise TooDeepError("a command of more words than any launch")
         if not words:
             return
         first = words[0].text
@@ -241,9 +248,9 @@ class _Reader:
             return
         self._builtin(words)
         environment = {**self.exported, **own}
-        if len(self.commands) < _MOST_WORDS:
-            found = Command(words=tuple(words[:_MOST_WORDS]), environment=environment)
-            self.commands += self._with_inner(found)
+        self.commands += self._with_inner(Command(words=tuple(words), environment=environment))
+        if len(self.commands) > _MOST_WORDS:
+            raise TooDeepError("more commands than any launch script")
 
     def _parts(self, child: "Node") -> tuple[SourceWord, ...]:
         """The words of one child of a command, none where it carries none."""
@@ -262,6 +269,8 @@ class _Reader:
 
     def _with_inner(self, command: Command) -> Iterator[Command]:
         """The command, or where it only carries a script in one of its words, the script's."""
+        if command.words[0].text.rpartition("/")[2] in _TALKERS:
+            return
         inner: list[Command] = []
         for word in command.words[1:]:
             if self.depth < _MOST_CALLS and _is_script(word.text):
@@ -368,7 +377,7 @@ class _Reader:
             return self._expanded(node)
         if kind == "concatenation":
             parts = [self._value(child) for child in node.children]
-            return "".join(p for p, _ in parts), all(known for _, known in parts)
+            return _short("".join(p for p, _ in parts)), all(known for _, known in parts)
         plain = {"raw_string": text[1:-1], "ansi_c_string": text[2:-1]}
         if kind in plain:
             return plain[kind], kind == "raw_string" or "\\" not in text
@@ -387,7 +396,7 @@ class _Reader:
             known &= is_known
             at = child.end_byte
         out.append(_unquoted(self._bytes(at, end)))
-        return "".join(out), known
+        return _short("".join(out)), known
 
     def _expanded(self, node: "Node") -> tuple[str, bool]:
         text = self._text(node)
@@ -405,7 +414,7 @@ class _Reader:
             return "", True
         value = self.variables.get(name)
         if value:
-            return " ".join(w.text for w in value), all(w.resolved for w in value)
+            return _short(" ".join(w.text for w in value)), all(w.resolved for w in value)
         if default is not None and "$" not in default:
             return default.strip("\"'"), True
         return text, False
@@ -427,6 +436,21 @@ class _Reader:
             return node.start_byte, node.end_byte
         start = len(self._bytes(0, node.start_byte))
         return start, start + len(self._text(node))
+
+
+def _bounded(words: Iterable[SourceWord]) -> tuple[SourceWord, ...]:
+    """The words, which are never more than a launch has; TooDeepError where they are."""
+    found = tuple(islice(words, _MOST_WORDS + 1))
+    if len(found) > _MOST_WORDS:
+        raise TooDeepError("a list of more words than any launch")
+    return found
+
+
+def _short(text: str) -> str:
+    """The text, which is never longer than a launch's; TooDeepError where it is."""
+    if len(text) > _MOST_CHARACTERS:
+        raise TooDeepError("a value longer than any launch's")
+    return text
 
 
 def _is_array(text: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 from k31ctl.errors import InputError
 from k31ctl.values import frozen
 
-MOST_BYTES: Final = 4 << 20
+MOST_BYTES: Final = 1 << 20
 
 
 @frozen
@@ -33,13 +33,14 @@ def read_source(path: Path) -> Source:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from None
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        kind = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
+        raise InputError(
+            f"{kind}, not a file", where=str(path), remedy="name a launch file, or - for a pipe"
+        )
     with os.fdopen(descriptor, "rb") as file:
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
-            kind = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
-            raise InputError(
-                f"{kind}, not a file", where=str(path), remedy="name a launch file, or - for a pipe"
-            )
         return source_of(file.read(MOST_BYTES + 1), name=str(path))
 
 

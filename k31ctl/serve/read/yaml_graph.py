@@ -59,21 +59,20 @@ class Value:
     def fields(self) -> "dict[str, Value]":
         """The entries of a mapping, those of its merge keys below its own."""
         found: dict[str, Value] = {}
-        self._collect(found, 0)
+        seen: set[int] = set()
+        waiting = [self]
+        while waiting:
+            holder = waiting.pop(0)
+            if id(holder.node) in seen or holder._kind != "mapping":
+                continue
+            seen.add(id(holder.node))
+            for key, node in holder.node.value:
+                value = Value(node=node, source=self.source)
+                if key.id == "scalar" and key.value == _MERGE:
+                    waiting += value.items() or [value]
+                elif key.id == "scalar":
+                    found.setdefault(str(key.value), value)
         return found
-
-    def _collect(self, found: "dict[str, Value]", depth: int) -> None:
-        if self._kind != "mapping" or depth > _MOST_DEPTH:
-            return
-        merged: list[Value] = []
-        for key, node in self.node.value:
-            value = Value(node=node, source=self.source)
-            if key.id == "scalar" and key.value == _MERGE:
-                merged += value.items() or [value]
-            elif key.id == "scalar":
-                found.setdefault(str(key.value), value)
-        for each in merged[:_MOST_DEPTH]:
-            each._collect(found, depth + 1)
 
     def get(self, *path: str) -> "Value | None":
         """The value at a path of keys, None where there is none."""
@@ -113,9 +112,9 @@ def documents(source: Source) -> tuple[Value, ...]:
         first = str(getattr(error, "problem", None) or error).splitlines()[0]
         mark = getattr(error, "problem_mark", None)
         where = f"{source.name}:{mark.line + 1}" if mark else source.name
-        raise InputError(
-            f"not readable as YAML: {first}", where=where, remedy="mend the file's syntax"
-        ) from None
+        template = "{{" in source.text
+        remedy = "render the template first: helm template" if template else "mend the syntax"
+        raise InputError(f"not readable as YAML: {first}", where=where, remedy=remedy) from None
     return tuple(Value(node=node, source=source) for node in nodes)
 
 

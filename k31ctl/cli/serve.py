@@ -89,6 +89,22 @@ def serve(
         image=own.checked_name("--image", image),
     )
     store = Store(default_folders(profiles or ()))
+    if engine.partition("@")[0] == "tensorrt-llm":
+        own.check_tensorrt(execute=execute, pools=disaggregate is not None)
+        from k31ctl.cli.serve_tensorrt import serve_tensorrt
+
+        serve_tensorrt(
+            store,
+            model=model,
+            engine=engine,
+            on=on,
+            asked=asked,
+            place=place,
+            out=out,
+            force=force,
+            as_json=as_json,
+        )
+        return
     gathered = gather(store, model=model, engine=engine, on=on, draft=draft, image=image)
     made = rollout(gathered, asked, place, disaggregate)
     files = launch_files(made, target)

@@ -145,6 +145,16 @@ def check_exec(
         )
 
 
+def check_tensorrt(*, execute: bool, pools: bool) -> None:
+    """Refuse what is not written for TensorRT-LLM."""
+    if execute or pools:
+        raise UsageError(
+            "TensorRT-LLM is neither started here nor split into pools",
+            where="--exec, --disaggregate",
+            remedy="leave them out, or use another --engine",
+        )
+
+
 def checked_name(flag: str, text: str | None) -> str | None:
     """Refuse text that an engine would read as a flag, or that is empty."""
     if text is not None and (not text or text.startswith("-") or "\0" in text):

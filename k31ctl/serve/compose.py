@@ -125,7 +125,7 @@ def _server(
     engine = gathered.engine.engine
     dynamo = asked.target is Target.DYNAMO
     program, model_flag = (DYNAMO_PROGRAMS if dynamo else PROGRAMS)[engine]
-    low, high = start_times(gathered, planned)
+    low, high = start_times(gathered.storage, gathered.startup, planned)
     return Server(
         name=name,
         program=program,

@@ -57,15 +57,16 @@ def _srun(rollout: Rollout, server: Server, node: str) -> list[str]:
     ]
     if rollout.image is None:
         return [f'{shlex.join(words)} bash "$folder"/{node}']
-    mounts = f'"$folder":{_FOLDER}{_mounts(rollout)}'
+    mounted = f'"$folder":{_FOLDER}{mounts(rollout)}'
     container = f"{shlex.join(words)} {shlex.quote(f'--container-image={rollout.image}')}"
     return [
         "# the container options are those of the pyxis plugin",
-        f"{container} --container-mounts={mounts} bash {_FOLDER}/{node}",
+        f"{container} --container-mounts={mounted} bash {_FOLDER}/{node}",
     ]
 
 
-def _mounts(rollout: Rollout) -> str:
+def mounts(rollout: Rollout) -> str:
+    """The further mount that a folder of weights needs; UsageError where Slurm cannot write it."""
     folder = rollout.weights.folder
     if folder is None:
         return ""

@@ -72,7 +72,7 @@ def gather(
         raise UsageError(
             f"serve writes no launch files for {name[:40]!r}",
             where="--engine",
-            remedy=f"use one of {', '.join(ENGINES)}",
+            remedy=f"use one of {', '.join(ENGINES)}, tensorrt-llm",
         )
     if _RACK in on:
         raise UsageError(
@@ -93,7 +93,7 @@ def gather(
             prices=None,
         ),
         version=version or chosen.version,
-        repository=_repository(store, model, loaded),
+        repository=repository_of(store, model, loaded),
         catalog=flags.catalog,
         recipes=recipes_for(store, engine=name),
         startup=load_startup(store),
@@ -102,7 +102,7 @@ def gather(
     )
 
 
-def _repository(store: Store, spec: str, model: Model) -> str:
+def repository_of(store: Store, spec: str, model: Model) -> str:
     """The hub's name of the model; its own name where it came from a file."""
     if model.id in store.paths(Kind.MODELS):
         return repository(store, model.id)

@@ -1,6 +1,5 @@
 """From what was asked to a rollout, and from a rollout to its files."""
 
-import re
 from collections.abc import Callable
 from typing import Final
 
@@ -20,6 +19,7 @@ from k31ctl.serve.formats_slurm import slurm_files
 from k31ctl.serve.formats_systemd import systemd_files
 from k31ctl.serve.gather import Gathered
 from k31ctl.serve.images import usual_image
+from k31ctl.serve.launch_names import dns_name, folder_of, title_of
 from k31ctl.serve.pools import pool_wishes, router
 from k31ctl.serve.prometheus import prometheus_file
 from k31ctl.serve.readme import readme_file
@@ -37,7 +37,6 @@ WRITERS: Final[dict[Target, Callable[[Rollout], tuple[LaunchFile, ...]]]] = {
 _OWN_IMAGE: Final = (Target.COMPOSE, Target.KUBERNETES, Target.KSERVE)
 _ABSOLUTE: Final = (Target.SYSTEMD, Target.KUBERNETES, Target.DYNAMO)
 _NAMES: Final = {Role.UNIFIED: "serve", Role.PREFILL: "prefill", Role.DECODE: "decode"}
-_LONGEST_NAME: Final = 40
 
 
 def rollout(
@@ -58,14 +57,14 @@ def rollout(
     if image is None and asked.target in _OWN_IMAGE:
         image = usual_image(engine.engine, gathered.version, amd=amd)
     return Rollout(
-        name=_dns_name(f"{gathered.model.id}-{engine.engine}"),
-        title=_title(gathered, servers),
+        name=dns_name(f"{gathered.model.id}-{engine.engine}"),
+        title=title_of(gathered.parts, gathered.version, servers),
         engine=engine.engine,
         version=gathered.version,
         amd=amd,
         weights=Weights(
             repository=gathered.repository,
-            folder=_folder(asked.folder, asked.target),
+            folder=folder_of(asked.folder, absolute=asked.target in _ABSOLUTE),
             num_bytes=inventory(gathered.model).total_bytes,
         ),
         image=image,
@@ -88,17 +87,6 @@ def _servers(gathered: Gathered, asked: Asked, pools: AskedPools | None) -> tupl
     return prefill, compose(gathered, second, name=_NAMES[second.role], first_node=after)
 
 
-def _title(gathered: Gathered, servers: tuple[Server, ...]) -> str:
-    each = []
-    for server in servers:
-        layout = server.plan.layout
-        count = "" if layout.nodes == 1 else f"{layout.nodes} x "
-        pool = f"{server.name} " if len(servers) > 1 else ""
-        each.append(f"{pool}on {count}{gathered.node.id} ({layout.text})")
-    engine = f"{gathered.engine.engine} {gathered.version}"
-    return f"{gathered.model.name} with {engine} {', '.join(each)}"
-
-
 def _warnings(gathered: Gathered) -> tuple[str, ...]:
     model = gathered.model
     if model.architecture in gathered.catalog.kimi_architectures or not gathered.engine.development:
@@ -108,31 +96,12 @@ def _warnings(gathered: Gathered) -> tuple[str, ...]:
 
 def launch_files(made: Rollout, target: Target) -> tuple[LaunchFile, ...]:
     """Return every file of a launch; the same rollout gives the same bytes."""
-    files = WRITERS[target](made)
+    return with_readme(made, target, WRITERS[target](made))
+
+
+def with_readme(
+    made: Rollout, target: Target, files: tuple[LaunchFile, ...]
+) -> tuple[LaunchFile, ...]:
+    """Return the files of a launch with its scrape configuration and its README."""
     beside = (prometheus_file(made),)
     return (*files, *beside, readme_file(made, target, files))
-
-
-def _folder(path: str | None, target: Target) -> str | None:
-    """A folder that no engine reads as a flag."""
-    if path is None:
-        return None
-    if not path.startswith("/") and target in _ABSOLUTE:
-        raise UsageError(
-            f"{path[:60]!r} means another folder where these files are used",
-            where="--model-path",
-            remedy="give the whole path, from /",
-        )
-    if not path:
-        raise UsageError(
-            "an empty path is no folder",
-            where="--model-path",
-            remedy="name the checkpoint's folder",
-        )
-    return path if path.startswith("/") else f"./{path.removeprefix('./')}"
-
-
-def _dns_name(text: str) -> str:
-    """Text as a name that Kubernetes, Compose and Slurm take."""
-    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST_NAME].strip("-")
-    return name or "model"

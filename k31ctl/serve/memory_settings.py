@@ -21,8 +21,9 @@ COUNT_FLAG: Final = {
     "vllm": "--max-num-seqs",
     "sglang": "--max-running-requests",
     "tokenspeed": "--max-num-seqs",
+    "tensorrt-llm": "max_batch_size",
 }
-_USUAL_COUNT: Final = {"vllm": 1024, "tokenspeed": 160}
+_USUAL_COUNT: Final = {"vllm": 1024, "tokenspeed": 160, "tensorrt-llm": 32}
 FITS_RULE: Final = "serve-fits"
 SOURCE: Final = "the memory model"
 

@@ -5,6 +5,7 @@ from typing import Final
 from k31ctl.core.further import AskedStart, further
 from k31ctl.core.layout import Layout
 from k31ctl.core.plan import Plan
+from k31ctl.core.storage import Startup, Storage
 from k31ctl.serve.asked import Asked, Target
 from k31ctl.serve.gather import Gathered
 from k31ctl.serve.ledger import Ledger
@@ -25,7 +26,7 @@ READY_LINES: Final = {
 }
 _BEFORE_READING: Final = ("download", "verification", "copy from the bucket")
 _FALLBACK_S: Final = 7200.0
-_SHARED_MEMORY_BYTES: Final = 200 * 2**30
+SHARED_MEMORY_BYTES: Final = 200 * 2**30
 _OWN_ADDRESS: Final = {"vllm": "VLLM_HOST_IP", "sglang": "SGLANG_HOST_IP"}
 _LOAD_TIMEOUT_S: Final = 3600
 _STEP_TIMEOUT_S: Final = 1800
@@ -98,18 +99,18 @@ def _export(ledger: Ledger, name: str, value: str, source: str) -> None:
 
 def shared_memory_bytes(gathered: Gathered) -> int:
     """Shared memory of a container, in bytes: what published samples give, or half of the host."""
-    return min(_SHARED_MEMORY_BYTES, gathered.node.host_memory_bytes // 2)
+    return min(SHARED_MEMORY_BYTES, gathered.node.host_memory_bytes // 2)
 
 
-def start_times(gathered: Gathered, plan: Plan) -> tuple[float, float]:
+def start_times(storage: Storage, startup: Startup, plan: Plan) -> tuple[float, float]:
     """Seconds from the start of the processes to the first token: expected, and at worst."""
     if plan.speed.performance is None:
         return _FALLBACK_S / 2, _FALLBACK_S
     asked = AskedStart(
-        storage=gathered.storage,
+        storage=storage,
         reader=None,
-        startup=gathered.startup,
-        link=gathered.storage.read,
+        startup=startup,
+        link=storage.read,
         warm_caches=False,
     )
     found = further(plan, start=asked, pools=None).cold_start

@@ -150,8 +150,8 @@ def _summary(made: Rollout, files: Sequence[LaunchFile], out: Path) -> list[str]
         capacity = server.plan.capacity
         low, high = round(server.start_low_s / 60), round(server.start_high_s / 60)
         lines += [
-            f"{server.name}: {capacity.kv_cache_tokens:,} tokens of cache, "
-            f"{capacity.max_requests:,} requests of {capacity.max_model_len:,} tokens at once",
+            f"{server.name}: {capacity.kv_cache_tokens:,} tokens of cache",
+            f"  requests of {capacity.max_model_len:,} tokens at once: {capacity.max_requests:,}",
             f"  ready {low} to {high} minutes after its processes start",
         ]
     return [*lines, f"next: {printable(str(out / 'README.md'))} says how to start and check it"]

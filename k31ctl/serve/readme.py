@@ -49,7 +49,7 @@ def readme_file(rollout: Rollout, target: Target, files: tuple[LaunchFile, ...])
     lines += ["## Start", "", *_start(rollout, target, started)]
     for server in rollout.servers:
         lines += ["", f"## What to see: {server.name}", "", *_see(server)]
-    lines += ["", "## Check", "", *_check(rollout)]
+    lines += ["", "## Check", "", *_check(rollout, target)]
     lines += ["", "## Stop and go back", "", *_back(target, started)]
     for server in rollout.servers:
         lines += ["", f"## Settings: {server.name}", "", *_settings(server)]
@@ -94,8 +94,8 @@ def _see(server: Server) -> list[str]:
     if server.plan.parts.engine.logs_capacity:
         lines.append(f"- the log should say `{capacity.log}` or a little more or less.")
     lines.append(
-        f"- predicted: {capacity.kv_cache_tokens:,} tokens of cache, {capacity.max_requests:,} "
-        f"requests of {capacity.max_model_len:,} tokens at once."
+        f"- predicted: {capacity.kv_cache_tokens:,} tokens of cache; requests of "
+        f"{capacity.max_model_len:,} tokens that run at once: {capacity.max_requests:,}."
     )
     lines.append("- a tenth less than predicted: something else takes memory on a GPU.")
     if server.ready_line:
@@ -103,7 +103,7 @@ def _see(server: Server) -> list[str]:
     return lines
 
 
-def _check(rollout: Rollout) -> list[str]:
+def _check(rollout: Rollout, target: Target) -> list[str]:
     front = rollout.router.port if rollout.router else rollout.servers[0].port
     host = rollout.head or "127.0.0.1"
     url = f"http://{host}:{front}"
@@ -111,6 +111,10 @@ def _check(rollout: Rollout) -> list[str]:
     if rollout.router is None:
         health = f"{url}{rollout.servers[0].health}"
         lines.insert(1, shlex.join(["curl", "--fail", health]))
+    if target is Target.KUBERNETES:
+        name = "router" if rollout.router else rollout.servers[0].name
+        forward = f"service/{rollout.name}-{name}-http"
+        lines.insert(1, f"kubectl port-forward {forward} {front}:{front} &")
     return [*lines, "```", "", "`prometheus.yaml` is the scrape configuration of its metrics."]
 
 

@@ -256,5 +256,5 @@ def _batch(made: Rollout, server: Server) -> str:
 
 def _rank(made: Rollout, server: Server) -> str:
     lines = ["#!/usr/bin/env bash", *heading(made), "set -euo pipefail", ""]
-    lines += [_limits(), _caches(), ""]
+    lines += ['folder="${folder:?the batch script sets it}"', _limits(), _caches(), ""]
     return "\n".join([*lines, f"exec trtllm-llmapi-launch {_command(made, server)}", ""])

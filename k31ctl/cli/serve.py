@@ -14,6 +14,7 @@ def serve(
     *,
     engine: planning.EngineOpt = "vllm",
     on: opt.OnOpt = "8x-b300",
+    plan: own.PlanOpt = None,
     target: own.TargetOpt = Target.SHELL,
     goal: own.GoalOpt = None,
     nodes: opt.NodesOpt = 1,
@@ -62,6 +63,15 @@ def serve(
     from k31ctl.serve.launch_files import launch_files, rollout
     from k31ctl.serve.own_findings import own_findings
 
+    layout = AskedLayout(nodes=nodes, tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp)
+    if plan is not None:
+        from k31ctl.catalog.plan_file import load_plan_file
+
+        planned = load_plan_file(plan)
+        model, engine, on = planned.model, planned.engine, planned.hardware
+        layout, nodes = AskedLayout(**planned.sizes), planned.sizes["nodes"]
+        context = context or planned.context_tokens
+        max_model_len = max_model_len or planned.max_model_len
     own.check_exec(
         execute=execute,
         target=target,
@@ -73,7 +83,7 @@ def serve(
     place = own.asked_place(head, hosts, interface)
     asked = Asked(
         role=Role.UNIFIED,
-        layout=AskedLayout(nodes=nodes, tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp),
+        layout=layout,
         aim=goal,
         target=target,
         context_tokens=context or _USUAL_TOKENS,

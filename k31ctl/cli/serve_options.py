@@ -20,6 +20,15 @@ ModelArg = Annotated[
         metavar="[MODEL]", help="A model profile, a config.json or a checkpoint folder."
     ),
 ]
+PlanOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--plan",
+        metavar="FILE",
+        help="The JSON of a plan: its model, engine, nodes and layout.",
+        rich_help_panel="Deployment",
+    ),
+]
 TargetOpt = Annotated[
     Target, typer.Option("--as", help="What to write.", rich_help_panel="Deployment")
 ]

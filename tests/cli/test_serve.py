@@ -143,3 +143,25 @@ def test_a_layout_that_does_not_fit_gives_way_to_the_next_recipe(k31ctl: Run) ->
     done = document(k31ctl("serve", "kimi-k3", "--on", "8x-h200", "--nodes", "2", "--json"))
     assert done["result"]["servers"][0]["recipe"] == "vllm-h200-tp8-dp2-ep"
     assert done["result"]["departures"][0]["what"] == "vllm-h200-tp16 (TP16)"
+
+
+def test_a_plan_that_was_written_down_is_what_is_served(k31ctl: Run, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    words = ("--on", "8x-b200", "--nodes", "2", "--tp", "16", "--ep", "16")
+    plan.write_text(k31ctl("plan", "kimi-k3", *words, "--context", "32k", "--json").stdout)
+    done = document(k31ctl("serve", "--plan", str(plan), "--json"))
+    (server,) = done["result"]["servers"]
+    assert done["inputs"]["on"] == "8x-b200"
+    assert (server["recipe"], server["nodes"]) == ("vllm-b200-tep16", 2)
+    assert server["layout"] == {"tp": 16, "pp": 1, "dp": 1, "ep": 16, "dcp": 1}
+    by_flag = {s["flag"]: s for s in done["result"]["settings"]}
+    assert "of 32,768 tokens at once" in by_flag["--max-num-seqs"]["reason"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "k31ctl/plan/v1", "inputs": {}}'])
+def test_a_file_that_is_no_plan_is_told(k31ctl: Run, tmp_path: Path, text: str) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(text)
+    done = k31ctl("serve", "--plan", str(plan))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "Traceback" not in done.stderr

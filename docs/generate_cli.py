@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from typer.main import get_command
 
-from k31ctl.cli.main import app
+from k31ctl.cli.main import app_with
 from k31ctl.cli.main import main as run_program
 from k31ctl.core.rules.check import RULES
 from k31ctl.core.rules.failures import ELSEWHERE
@@ -178,7 +178,7 @@ def _renewed_row(row: dict[str, str], folder: Path) -> dict[str, str]:
 def cli_page() -> str:
     """Return the page of every command's own help."""
     found = ["# Command line", "", "What every command says to `--help`, 80 columns wide.", ""]
-    commands = list(_commands(get_command(app), "k31ctl"))
+    commands = list(_commands(get_command(app_with()), "k31ctl"))
     with TemporaryDirectory() as name:
         script = f"python3 -c {shlex.quote(_HELPS)} {shlex.join(commands)}"
         texts = shell(script, Path(name)).split("\f")[1:]

@@ -44,3 +44,22 @@ def test_every_file_has_its_expectation() -> None:
     files = {path.name for path in CASES.iterdir()} - {"expected.yaml"}
     assert files == {case["file"] for case in EXPECTED}
     assert len(files) >= 40
+
+
+@pytest.mark.parametrize("case", EXPECTED, ids=lambda case: case["file"])
+def test_fixing_a_file_comes_to_an_end_and_makes_nothing_worse(
+    case: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / case["file"]
+    path.write_text((CASES / case["file"]).read_text())
+    errors = [Severity.ERROR] * 1000
+    for _ in range(4):
+        asked = Asked(engine=case["engine"], node=load_node(STORE, case["on"]), nodes=case["nodes"])
+        (file,) = lint_files(STORE, [str(path)], asked)
+        assert file.count(Severity.ERROR) <= len(errors)
+        errors = errors[: file.count(Severity.ERROR)]
+        assert file.fixed is not None
+        if file.fixed.text == path.read_text():
+            return
+        path.write_text(file.fixed.text)
+    pytest.fail("the changes do not come to an end")

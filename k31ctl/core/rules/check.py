@@ -1,6 +1,7 @@
 """Every rule, asked about one launch."""
 
 from k31ctl.core.launch import Form
+from k31ctl.core.rules.container_rules import CONTAINER_RULES
 from k31ctl.core.rules.context import LaunchContext
 from k31ctl.core.rules.finding import Finding, Severity
 from k31ctl.core.rules.model_rules import MODEL_RULES
@@ -14,6 +15,7 @@ from k31ctl.core.rules.size_rules import SIZE_RULES
 from k31ctl.core.rules.tokenspeed_rules import TOKENSPEED_RULES
 from k31ctl.core.rules.vllm_cache_rules import VLLM_CACHE_RULES
 from k31ctl.core.rules.vllm_draft_rules import VLLM_DRAFT_RULES
+from k31ctl.core.rules.vllm_memory_rules import VLLM_MEMORY_RULES
 from k31ctl.core.rules.vllm_node_rules import VLLM_NODE_RULES
 from k31ctl.core.rules.vllm_rules import VLLM_RULES
 
@@ -24,10 +26,12 @@ RULES: tuple[Rule, ...] = (
     *VLLM_DRAFT_RULES,
     *VLLM_NODE_RULES,
     *VLLM_CACHE_RULES,
+    *VLLM_MEMORY_RULES,
     *SGLANG_RULES,
     *SGLANG_DRAFT_RULES,
     *SGLANG_STATE_RULES,
     *TOKENSPEED_RULES,
+    *CONTAINER_RULES,
     *PLACE_RULES,
 )
 _ORDER = list(Severity)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from k31ctl.serve.read.docker import with_entrypoint
 from k31ctl.serve.read.found import Assigned, SourceWord, relocated
-from k31ctl.serve.read.shell import Command, may_start, shell_commands
+from k31ctl.serve.read.shell import shell_commands
+from k31ctl.serve.read.shell_text import Command, is_script
 from k31ctl.serve.read.yaml_graph import Value
 
 
@@ -28,7 +29,7 @@ def carried_commands(
     """Return the words as a command, or the commands of the script that one of them is."""
     found: list[Command] = []
     for word in words:
-        if (" " in word.text.strip() or "\n" in word.text) and may_start(word.text):
+        if is_script(word.text):
             for each in shell_commands(word.text, environment=environment):
                 inner = each.words
                 if word.start >= 0:
@@ -37,8 +38,19 @@ def carried_commands(
     return tuple(found) or (Command(words=tuple(words), environment=environment),)
 
 
-def container_words(
-    image: str, *, entry: Value | None, command: Value | None
-) -> tuple[SourceWord, ...]:
-    """The words that run in a container of a manifest."""
-    return with_entrypoint(image, words_of(command) or (), entry=words_of(entry))
+def container_commands(
+    image: str, *, entry: Value | None, command: Value | None, environment: dict[str, Assigned]
+) -> tuple[Command, ...]:
+    """What runs in a container of a manifest, every command where it is given as a script."""
+    given = command or entry
+    text = given.source.text if given is not None else ""
+    first = words_of(entry)
+    if command is None or not command.is_text:
+        words = with_entrypoint(image, words_of(command) or (), entry=first)
+        return carried_commands(words, environment=environment, text=text)
+    found: list[Command] = []
+    for each in shell_commands(command.text, environment=environment):
+        own = relocated(each.words, command.text, text, start=command.start, end=command.end)
+        words = with_entrypoint(image, own, entry=first)
+        found += carried_commands(words, environment=each.environment, text=text)
+    return tuple(found)

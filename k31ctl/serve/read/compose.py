@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from k31ctl.core.rules import Container, FileKind
-from k31ctl.serve.read.carried import carried_commands, container_words
+from k31ctl.serve.read.carried import container_commands
 from k31ctl.serve.read.docker import gpu_count, size_bytes
 from k31ctl.serve.read.found import Assigned, FoundLaunch
 from k31ctl.serve.read.yaml_graph import Value
@@ -21,10 +21,15 @@ def compose_launches(document: Value) -> Iterator[FoundLaunch]:
 
 def _service(service: Value) -> Iterator[FoundLaunch]:
     image = service.text_at("image")
-    words = container_words(image, entry=service.get("entrypoint"), command=service.get("command"))
     environment = variables(service.get("environment"))
     container = _container(service, image)
-    for each in carried_commands(words, environment=environment, text=service.source.text):
+    commands = container_commands(
+        image,
+        entry=service.get("entrypoint"),
+        command=service.get("command"),
+        environment=environment,
+    )
+    for each in commands:
         yield FoundLaunch(
             words=each.words,
             environment=each.environment,

@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import Final
 
 from k31ctl.core.rules import Container, FileKind
-from k31ctl.serve.read.carried import carried_commands, container_words
+from k31ctl.serve.read.carried import container_commands
 from k31ctl.serve.read.docker import size_bytes
 from k31ctl.serve.read.found import Assigned, FoundLaunch, SourceWord, relocated
-from k31ctl.serve.read.shell import may_start, shell_commands
+from k31ctl.serve.read.shell import shell_commands
+from k31ctl.serve.read.shell_text import may_start
 from k31ctl.serve.read.yaml_graph import Value, mappings
 
 _GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu")
@@ -47,13 +48,17 @@ def _container_launches(
     container: Value, *, pod: Value, around: Sequence[Value]
 ) -> Iterator[FoundLaunch]:
     image = container.text_at("image")
-    words = container_words(image, entry=container.get("command"), command=container.get("args"))
     environment = _environment(container.get("env"))
-    words = tuple(_expanded(word, environment) for word in words)
     given = _container(container, pod=pod, around=around, image=image)
-    for each in carried_commands(words, environment=environment, text=container.source.text):
+    commands = container_commands(
+        image,
+        entry=container.get("command"),
+        command=container.get("args"),
+        environment=environment,
+    )
+    for each in commands:
         yield FoundLaunch(
-            words=each.words,
+            words=tuple(_expanded(word, environment) for word in each.words),
             environment=each.environment,
             kind=FileKind.KUBERNETES,
             container=given,

@@ -11,7 +11,7 @@ from k31ctl.serve.read.compose import compose_launches
 from k31ctl.serve.read.found import FoundLaunch, SourceWord
 from k31ctl.serve.read.kubernetes import kubernetes_launches
 from k31ctl.serve.read.scripts import Allocation, launches_of, script_launches
-from k31ctl.serve.read.shell import Command, TooDeepError
+from k31ctl.serve.read.shell_text import Command, TooDeepError
 from k31ctl.serve.read.source import Source
 from k31ctl.serve.read.systemd import systemd_launches
 from k31ctl.serve.read.yaml_graph import documents

@@ -8,7 +8,8 @@ from typing import Final
 from k31ctl.core.rules import Container, FileKind
 from k31ctl.serve.read.docker import docker_run
 from k31ctl.serve.read.found import FoundLaunch, SourceWord
-from k31ctl.serve.read.shell import Command, installs, shell_commands
+from k31ctl.serve.read.shell import shell_commands
+from k31ctl.serve.read.shell_text import Command, installs
 from k31ctl.values import frozen
 
 _HEADER: Final = re.compile(r"^#SBATCH[ \t]+(.*)$", re.MULTILINE)

@@ -4,13 +4,23 @@ Variables, arrays, functions, here-documents and scripts inside ``bash -c`` are 
 they can be known; what is only known at run time stays as it is written and is not resolved.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from k31ctl.serve.read.found import Assigned, SourceWord, relocated
-from k31ctl.values import frozen
+from k31ctl.serve.read.shell_text import (
+    MOST_WORDS,
+    Command,
+    TooDeepError,
+    bounded,
+    is_array,
+    is_script,
+    may_start,
+    short,
+    unescaped,
+    unquoted,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -21,8 +31,6 @@ _TALKERS: Final = frozenset(
 _MOST_DEPTH: Final = 200
 _MOST_CALLS: Final = 6
 _MOST_NODES: Final = 400_000
-_MOST_WORDS: Final = 10_000
-_MOST_CHARACTERS: Final = 1 << 20
 _BRANCHES: Final = frozenset(
     {
         "if_statement",
@@ -53,24 +61,6 @@ _VALUES: Final = frozenset(
     }
 )
 _UNKNOWN: Final = ("command_substitution", "process_substitution", "arithmetic_expansion")
-STARTERS: Final = ("serve", "launch_server", "api_server", "launch_router", "dynamo.")
-
-
-@frozen
-class Command:
-    """A simple command: its words, and the variables that it is given."""
-
-    words: tuple[SourceWord, ...]
-    environment: dict[str, Assigned]
-
-
-class TooDeepError(ValueError):
-    """The script nests deeper, or holds more, than any launch script does."""
-
-
-def may_start(text: str) -> bool:
-    """Whether a text may hold a command that starts an engine."""
-    return any(name in text for name in STARTERS)
 
 
 def shell_commands(
@@ -185,10 +175,10 @@ class _Reader:
     ) -> tuple[SourceWord, ...]:
         given = node.child_by_field_name("value")
         if given is not None and given.type == "array":
-            return _bounded((*before, *value))
+            return bounded((*before, *value))
         joined = "".join(w.text for w in (*before, *value))
         known = all(w.resolved for w in (*before, *value))
-        return (SourceWord(text=_short(joined), line=self._line(node), resolved=known),)
+        return (SourceWord(text=short(joined), line=self._line(node), resolved=known),)
 
     def _assignment(self, node: "Node") -> tuple[str, tuple[SourceWord, ...]]:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
@@ -199,7 +189,7 @@ class _Reader:
         if value.type == "array":
             parts = [child for child in value.named_children if child.type != "comment"]
             words = (w for child in parts for w in self._words(child))
-            return self._text(name), _bounded(words)
+            return self._text(name), bounded(words)
         return self._text(name), (self._word(value),)
 
     def _assigned(self, node: "Node", value: tuple[SourceWord, ...]) -> Assigned:
@@ -238,7 +228,7 @@ class _Reader:
                 self._walk(child, level + 1)
             else:
                 words += self._parts(child)
-            if len(words) > _MOST_WORDS:
+            if len(words) > MOST_WORDS:
                 raise TooDeepError("a command of more words than any launch")
         if not words:
             return
@@ -249,7 +239,7 @@ class _Reader:
         self._builtin(words)
         environment = {**self.exported, **own}
         self.commands += self._with_inner(Command(words=tuple(words), environment=environment))
-        if len(self.commands) > _MOST_WORDS:
+        if len(self.commands) > MOST_WORDS:
             raise TooDeepError("more commands than any launch script")
 
     def _parts(self, child: "Node") -> tuple[SourceWord, ...]:
@@ -273,7 +263,7 @@ class _Reader:
             return
         inner: list[Command] = []
         for word in command.words[1:]:
-            if self.depth < _MOST_CALLS and _is_script(word.text):
+            if self.depth < _MOST_CALLS and is_script(word.text):
                 nested = shell_commands(
                     word.text, environment=command.environment, depth=self.depth + 1
                 )
@@ -315,7 +305,7 @@ class _Reader:
             return self.arguments
         found = self.variables.get(name)
         if name and found is not None:
-            if _is_array(self._text(node)):
+            if is_array(self._text(node)):
                 return found
             if node.type != "string" and len(found) == 1:
                 return self._split(found[0])
@@ -377,11 +367,11 @@ class _Reader:
             return self._expanded(node)
         if kind == "concatenation":
             parts = [self._value(child) for child in node.children]
-            return _short("".join(p for p, _ in parts)), all(known for _, known in parts)
+            return short("".join(p for p, _ in parts)), all(known for _, known in parts)
         plain = {"raw_string": text[1:-1], "ansi_c_string": text[2:-1]}
         if kind in plain:
             return plain[kind], kind == "raw_string" or "\\" not in text
-        return (text, False) if kind in _UNKNOWN else (_unescaped(text), True)
+        return (text, False) if kind in _UNKNOWN else (unescaped(text), True)
 
     def _quoted(self, node: "Node") -> tuple[str, bool]:
         """The value of a string in double quotes, with what is known put in."""
@@ -390,13 +380,13 @@ class _Reader:
         for child in node.named_children:
             if child.type == "string_content":
                 continue
-            out.append(_unquoted(self._bytes(at, child.start_byte)))
+            out.append(unquoted(self._bytes(at, child.start_byte)))
             text, is_known = self._value(child)
             out.append(text)
             known &= is_known
             at = child.end_byte
-        out.append(_unquoted(self._bytes(at, end)))
-        return _short("".join(out)), known
+        out.append(unquoted(self._bytes(at, end)))
+        return short("".join(out)), known
 
     def _expanded(self, node: "Node") -> tuple[str, bool]:
         text = self._text(node)
@@ -414,7 +404,7 @@ class _Reader:
             return "", True
         value = self.variables.get(name)
         if value:
-            return _short(" ".join(w.text for w in value)), all(w.resolved for w in value)
+            return short(" ".join(w.text for w in value)), all(w.resolved for w in value)
         if default is not None and "$" not in default:
             return default.strip("\"'"), True
         return text, False
@@ -436,61 +426,3 @@ class _Reader:
             return node.start_byte, node.end_byte
         start = len(self._bytes(0, node.start_byte))
         return start, start + len(self._text(node))
-
-
-def _bounded(words: Iterable[SourceWord]) -> tuple[SourceWord, ...]:
-    """The words, which are never more than a launch has; TooDeepError where they are."""
-    found = tuple(islice(words, _MOST_WORDS + 1))
-    if len(found) > _MOST_WORDS:
-        raise TooDeepError("a list of more words than any launch")
-    return found
-
-
-def _short(text: str) -> str:
-    """The text, which is never longer than a launch's; TooDeepError where it is."""
-    if len(text) > _MOST_CHARACTERS:
-        raise TooDeepError("a value longer than any launch's")
-    return text
-
-
-def _is_array(text: str) -> bool:
-    return text.strip('"').endswith(("[@]}", "[*]}"))
-
-
-def _is_script(text: str) -> bool:
-    """Whether a word is a script of its own: several words, one of which may start an engine."""
-    return (" " in text.strip() or "\n" in text) and may_start(text) and not text.startswith("{")
-
-
-def _unescaped(text: str) -> str:
-    """A bare word without its backslashes, and without ends of lines that they hide."""
-    if "\\" not in text:
-        return text
-    out, escaped = [], False
-    for mark in text.replace("\\\n", ""):
-        if mark == "\\" and not escaped:
-            escaped = True
-            continue
-        out.append(mark)
-        escaped = False
-    return "".join(out)
-
-
-def _unquoted(text: str) -> str:
-    r"""A part of a string in double quotes, in which only \\ \" \$ \` and \newline are escapes."""
-    if "\\" not in text:
-        return text
-    text = text.replace("\\\n", "")
-    for mark in ('"', "$", "`", "\\"):
-        text = text.replace(f"\\{mark}", mark)
-    return text
-
-
-def installs(commands: Sequence[Command]) -> tuple[str, ...]:
-    """Return what the commands install with pip or uv, as requirements."""
-    found: list[str] = []
-    for command in commands:
-        texts = [w.text for w in command.words]
-        if "install" in texts and any(t.rpartition("/")[2] in ("pip", "pip3", "uv") for t in texts):
-            found += [t for t in texts[texts.index("install") + 1 :] if not t.startswith("-")]
-    return tuple(found)

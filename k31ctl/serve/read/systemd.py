@@ -9,7 +9,8 @@ from k31ctl.core.rules import Container, FileKind
 from k31ctl.serve.read.carried import carried_commands
 from k31ctl.serve.read.docker import docker_run
 from k31ctl.serve.read.found import Assigned, FoundLaunch, SourceWord, relocated
-from k31ctl.serve.read.shell import Command, shell_commands
+from k31ctl.serve.read.shell import shell_commands
+from k31ctl.serve.read.shell_text import Command
 from k31ctl.serve.read.source import Source
 from k31ctl.values import frozen
 

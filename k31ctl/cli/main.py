@@ -19,7 +19,17 @@ _BROKEN_PIPE: Final = 141  # what a shell shows for a writer whose reader left
 
 # In the order of the help. A command is the function of the same name in ``cli/NAME.py``; a group
 # is the ``app`` there.
-COMMANDS: Final = ("plan", "inspect", "fetch", "lint", "licence", "validate", "verify", "doctor")
+COMMANDS: Final = (
+    "plan",
+    "serve",
+    "inspect",
+    "fetch",
+    "lint",
+    "licence",
+    "validate",
+    "verify",
+    "doctor",
+)
 GROUPS: Final = ("profiles",)
 
 

@@ -107,6 +107,12 @@ def fetch(
             where="MODEL_OR_REPO",
             remedy="write k31ctl fetch OWNER/NAME --to DIR, or --serve to give a folder to others",
         )
+    if as_json and events:
+        raise UsageError(
+            "one document and a line for each event cannot both go to standard output",
+            where="--json with --events",
+            remedy="leave one of them out",
+        )
     part = asked_part(
         layers=layers,
         experts=experts,

@@ -6,8 +6,10 @@ Why huggingface_hub is not asked for the former: docs/decisions/0008-one-questio
 import json
 import os
 import re
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from unicodedata import category
 from urllib.parse import quote, urljoin
@@ -22,7 +24,8 @@ from k31ctl.values import frozen
 
 _TOKEN_VARIABLES: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 _NAME: Final = re.compile(r"(\b[\w.-]{1,96}\b/)?\b[\w.-]{1,96}\b", re.ASCII)
-_NOT_IN_PATHS: Final = ("Cc", "Cs")  # line ends, escapes of a terminal, halves of a character
+# Line ends and escapes of a terminal, marks that turn the direction, halves of a character.
+_NOT_IN_PATHS: Final = ("Cc", "Cf", "Cs")
 _NOT_IN_NAMES: Final = ("--", "..")
 _COMMIT: Final = re.compile(r"[0-9A-Za-z]{1,64}")
 _OK: Final = 200
@@ -44,12 +47,24 @@ def token_from_environment() -> str | None:
         named = next((text for name in _TOKEN_VARIABLES if (text := os.environ.get(name))), "")
         token = named.replace("\r", "").replace("\n", "").strip()
         if token:
-            return token
+            return _sendable(token)
         if not Path(constants.HF_TOKEN_PATH).exists():
             return None
     from huggingface_hub import get_token  # noqa: PLC0415  slow to import
 
-    return get_token()
+    found = get_token()
+    return _sendable(found) if found else None
+
+
+def _sendable(token: str) -> str:
+    """Return a token that can stand in a header; raises InputError, which does not show it."""
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise InputError(
+            "the token has characters that no token has",
+            where="HF_TOKEN, or the file that hf auth login writes",
+            remedy="set HF_TOKEN to the token alone, or sign in again with: hf auth login",
+        )
+    return token
 
 
 @frozen
@@ -147,6 +162,7 @@ def _snapshot(document: Any, question: Question) -> Snapshot:
     if not named or not isinstance(siblings, list):
         raise broken("the answer names no commit or no files", where=question.where)
     files = [_file(entry, question.where) for entry in siblings]
+    _require_a_tree([file.path for file in files], question.where)
     card, gated = document.get("cardData"), document.get("gated")
     terms = card if isinstance(card, dict) else {}
     names = (terms.get("license_name"), terms.get("license"))
@@ -155,7 +171,7 @@ def _snapshot(document: Any, question: Question) -> Snapshot:
         endpoint=question.endpoint,
         commit=str(commit),
         files=tuple(sorted((f for f in files if not _is_ours(f.path)), key=lambda f: f.path)),
-        gated=str(gated) if gated else None,
+        gated=_on_one_line(gated) if gated else None,
         licence=next((_on_one_line(name) for name in names if name), None),
     )
 
@@ -196,6 +212,21 @@ def _safe(path: str, where: str) -> str:
             remedy="do not use this repository; a path must stay inside the folder",
         )
     return path
+
+
+def _require_a_tree(paths: Sequence[str], where: str) -> None:
+    """Raise InputError where two files cannot both be in one folder."""
+    known = set(paths)
+    folders = {str(parent) for path in paths for parent in PurePosixPath(path).parents}
+    both = known & folders
+    if len(known) == len(paths) and not both:
+        return
+    twice = min(both, default="") or next(p for p, n in Counter(paths).items() if n > 1)
+    raise InputError(
+        f"the repository has two files under one path: {twice[:100]!r}",
+        where=where,
+        remedy="do not use this repository; one of the two would overwrite the other",
+    )
 
 
 def _is_ours(path: str) -> bool:

@@ -26,6 +26,7 @@ from k31ctl.fetch.manifest import (
 )
 from k31ctl.fetch.origins import Origins
 from k31ctl.fetch.pace import events_of
+from k31ctl.fetch.partial_marker import MARKER_NAME
 from k31ctl.fetch.planning import FetchPlan, FileState, chosen_files, file_plan
 from k31ctl.fetch.rate_probe import measured_rate
 from k31ctl.fetch.space import drop_probes, require_room, space_for
@@ -158,7 +159,10 @@ def _finished(
             manifest_file(file, sha256=digest, sources=origins.of(file.path))
             for file, digest in proofs + _proven_before(plan, journal)
         ]
-        write_manifest(request.folder, _record(plan, files, request, now()))
+        record = _record(plan, files, request, now())
+        if record.is_complete:
+            (request.folder / MARKER_NAME).unlink(missing_ok=True)  # a part that has become whole
+        write_manifest(request.folder, record)
     return Finished(
         num_files=len(plan.files),
         num_verified=len(verified),

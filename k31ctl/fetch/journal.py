@@ -16,6 +16,7 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,14 +59,18 @@ class Journal:
         self._boot_id = boot_id()
         self._is_saved, self._saved_at = True, 0.0
         raw = _read(self._path)
-        self.repo: str | None = raw.get("repo")
-        self.rate_bytes_per_s: float | None = raw.get("rate_bytes_per_s")
+        repo, rate = raw.get("repo"), raw.get("rate_bytes_per_s")
+        self.repo: str | None = repo if isinstance(repo, str) else None
+        is_rate = isinstance(rate, int | float) and 0 < rate < inf
+        self.rate_bytes_per_s: float | None = rate if is_rate else None
         self._proofs: dict[str, Proof] = _proofs(raw.get("files", {}))
 
     def proof(self, file: HubFile) -> Proof | None:
         """Return the proof of a file that is unchanged since it was made, if there is one."""
         found = self._proofs.get(file.path)
         if found is None or not file.content_id or found.content_id != file.content_id:
+            return None
+        if found.size_bytes != file.size_bytes:
             return None
         return self.standing_proof(file.path)
 

@@ -26,7 +26,7 @@ def kept_origins(folder: Path) -> Origins:
 def _read(path: Path) -> dict[str, list[str]]:
     try:
         found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(found, dict):
         return {}

@@ -3,6 +3,7 @@
 import hmac
 import json
 import os
+import socket
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Final, Protocol
@@ -18,7 +19,7 @@ from k31ctl.fetch.served_folder import ServedFolder
 from k31ctl.fetch.throttle import Throttle
 from k31ctl.fetch.trouble import StoppedError
 
-_IDLE_S: Final = 30.0
+IDLE_S: Final = 30.0
 _PIECE_BYTES: Final = 16 * 1024 * 1024
 _RETRY_AFTER_S: Final = 2
 
@@ -33,6 +34,12 @@ class Service(Protocol):
     def note_request(self) -> None:
         """Count a request."""
 
+    def begin_reading(self, connection: socket.socket) -> None:
+        """Note that a request is awaited on a connection."""
+
+    def end_reading(self, connection: socket.socket) -> None:
+        """Note that the request is there."""
+
     def note_bytes(self, num_bytes: int) -> None:
         """Count bytes of files that were sent."""
 
@@ -46,11 +53,16 @@ class PeerAnswer(BaseHTTPRequestHandler):
     error_message_format = "%(code)d %(message)s\n"
     error_content_type = "text/plain"
     disable_nagle_algorithm = True
-    timeout = _IDLE_S
+    timeout = IDLE_S
     service: Service
 
     def log_message(self, *_: object) -> None:
         """Keep quiet: the server counts, and tells now and then."""
+
+    def handle_one_request(self) -> None:
+        """Read one request, in a time that the server watches, and answer it."""
+        self.service.begin_reading(self.connection)
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         """Answer with content."""
@@ -61,6 +73,7 @@ class PeerAnswer(BaseHTTPRequestHandler):
         self._answer(has_body=False)
 
     def _answer(self, *, has_body: bool) -> None:
+        self.service.end_reading(self.connection)
         self.service.note_request()
         try:
             if not self._is_allowed():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from k31ctl.errors import InputError
-from k31ctl.fetch.peer_answer import PeerAnswer
+from k31ctl.fetch.peer_answer import IDLE_S, PeerAnswer
 from k31ctl.fetch.served_folder import Counts, ServedFolder
 from k31ctl.fetch.throttle import Throttle
 from k31ctl.values import frozen
@@ -67,6 +67,7 @@ class PeerServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
+    longest_request_s = IDLE_S
 
     def __init__(self, request: ServeRequest) -> None:
         """Raise InputError where there is nothing to serve, or no such address is free."""
@@ -79,6 +80,7 @@ class PeerServer(ThreadingHTTPServer):
         self._free = threading.Semaphore(request.most_connections)
         self._count_lock = threading.Lock()
         self._connections: set[socket.socket] = set()
+        self._awaited: dict[socket.socket, float] = {}
         self.num_requests = self.num_refused = self.bytes_sent = 0
         self._begun_s = time.monotonic()
         self.address_family = socket.AF_INET6 if ":" in request.host else socket.AF_INET
@@ -144,6 +146,25 @@ class PeerServer(ThreadingHTTPServer):
         with self._count_lock:
             self.num_requests += 1
 
+    def begin_reading(self, connection: socket.socket) -> None:
+        """Note that a request is awaited on a connection."""
+        with self._count_lock:
+            self._awaited[connection] = time.monotonic()
+
+    def end_reading(self, connection: socket.socket) -> None:
+        """Note that the request is there."""
+        with self._count_lock:
+            self._awaited.pop(connection, None)
+
+    def cut_slow(self) -> None:
+        """Cut connections on which a request is awaited for too long, byte by byte or not."""
+        now = time.monotonic()
+        with self._count_lock:
+            slow = [c for c, since in self._awaited.items() if now - since > self.longest_request_s]
+        for connection in slow:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
     def note_bytes(self, num_bytes: int) -> None:
         """Count bytes of files that were sent."""
         with self._count_lock:
@@ -170,6 +191,7 @@ class PeerServer(ThreadingHTTPServer):
         finally:
             with self._count_lock:
                 self._connections.discard(request)
+                self._awaited.pop(request, None)
             self._free.release()
 
     def handle_error(self, *_: object) -> None:
@@ -196,6 +218,7 @@ def serve(server: PeerServer) -> Iterator[Serving | Served]:
         yield server.state()
         while thread.is_alive():
             thread.join(_LOOK_S)
+            server.cut_slow()
             now = time.monotonic()
             if now - told_at >= _TELL_EVERY_S and server.num_requests != told:
                 told, told_at = server.num_requests, now

@@ -70,6 +70,7 @@ class Transfer:
         except OSError:
             os.close(data)
             raise
+        os.ftruncate(data, resumable)  # what lies behind is not known to be of this file
         if resumable:
             self._digest.read(path, resumable, self._stopped)
         self.bytes_reused = self.frontier = self._next = self._synced = resumable
@@ -190,7 +191,13 @@ class Transfer:
                 self._note()
 
     def place(self, *, sync: bool) -> str:
-        """Put the proven file into its place, confirmed by the disk; returns its SHA-256."""
+        """Put the proven file into its place, confirmed by the disk; returns its SHA-256.
+
+        What another program may have written behind its end is cut off.
+        """
+        with self._turn:
+            if self._handles is not None:
+                os.ftruncate(self._handles[0], self.file.size_bytes)
         if sync:
             self.sync()
         self.close()

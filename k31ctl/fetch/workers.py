@@ -168,9 +168,7 @@ class Workers:
         with self._lock:
             self.bytes_reused += transfer.bytes_reused
         self._tell_started(entry, transfer.bytes_reused, is_check=False)
-        if transfer.frontier == file.size_bytes:
-            self._complete(transfer)
-        self._take_part(transfer)
+        self._take_part(transfer, is_whole=transfer.frontier == file.size_bytes)
 
     def _is_kept(self, entry: FilePlan) -> bool:
         """Whether a file in its place is right: by its proof, or else by reading it."""
@@ -223,9 +221,11 @@ class Workers:
             )
         )
 
-    def _take_part(self, transfer: Transfer) -> None:
-        """Fetch ranges of a file until none is left."""
+    def _take_part(self, transfer: Transfer, *, is_whole: bool = False) -> None:
+        """Fetch ranges of a file until none is left; one that is here whole is proven first."""
         try:
+            while is_whole and not self._complete(transfer):
+                is_whole = transfer.file.size_bytes == 0  # nothing of it could be fetched again
             while (claim := transfer.claim()) is not None:
                 self._fetch(transfer, claim)
         except K31Error as error:
@@ -305,11 +305,11 @@ class Workers:
             if self._paused:
                 self._paused, self._last_bytes_at = False, time.monotonic()
 
-    def _complete(self, transfer: Transfer) -> None:
-        """Prove a file of which all bytes are here, or fetch it again."""
+    def _complete(self, transfer: Transfer) -> bool:
+        """Prove a file of which all bytes are here; False where it is to be fetched again."""
         if transfer.digest.is_right:
             self._to_finish.put(transfer)
-            return
+            return True
         path = transfer.file.path
         sources = ", ".join(self._hub.origins.of(path)) or "the folder"
         self.events.put(
@@ -321,7 +321,7 @@ class Workers:
         if transfer.start_over(other_source=other_source):
             with self._lock:
                 self.num_refetched += 1
-            return
+            return False
         raise NotProvenError(
             f"{path} arrives with a wrong digest every time",
             where=f"{self._snapshot.repo} at {self._snapshot.commit[:12]}",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from k31ctl.errors import InputError, K31Error
+from k31ctl.errors import InputError, K31Error, NotProvenError
 from k31ctl.fetch.manifest import read_manifest
 from tests.fetch.conftest import Fetch, is_whole
 from tests.fetch.direct import Download
@@ -269,3 +269,14 @@ def test_a_token_and_a_signature_are_in_no_message_of_any_failure(
     for secret in (hub.token, "signature=secret"):
         assert secret not in done.stdout + done.stderr
         assert secret.encode() not in b"".join(kept)
+
+
+def test_an_empty_file_with_another_digest_ends_the_run(hub: HubServer, tmp_path: Path) -> None:
+    """Nothing of it can be asked for again, so nothing can come of asking."""
+    listed = hub.info()
+    listed["siblings"].append(
+        {"rfilename": "z.bin", "size": 0, "lfs": {"sha256": "a" * 64, "size": 0}}
+    )
+    hub.api_fault = lambda _: (200, {}, json.dumps(listed).encode())
+    with pytest.raises(NotProvenError, match=r"z\.bin arrives with a wrong digest"):
+        Download(hub, tmp_path / "w").finish()

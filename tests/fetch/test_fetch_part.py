@@ -17,6 +17,7 @@ from safetensors import deserialize
 
 import k31ctl as package
 from k31ctl.fetch.part_layout import CHUNK_BYTES
+from k31ctl.fetch.partial_marker import MARKER_NAME
 from tests.fetch.conftest import Done, command, environment
 from tests.fetch.hub_server import COMMIT, Answer, HubServer, running_hub, status_once
 from tests.fetch.part_checkpoint import FILES, write_large
@@ -243,6 +244,16 @@ def test_what_is_whole_already_is_held_against_its_record_only(
     done = part(*LAYERS)
     assert done.returncode == 5
     assert "verify" in done.stderr
+
+
+def test_a_part_that_the_whole_is_fetched_into_is_no_part_any_more(
+    part: Part, tmp_path: Path
+) -> None:
+    assert part(*LAYERS).returncode == 0
+    assert (tmp_path / "part" / MARKER_NAME).exists()
+    done = part()
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "part" / MARKER_NAME).exists()
 
 
 def test_a_folder_of_another_part_is_left_alone(part: Part) -> None:

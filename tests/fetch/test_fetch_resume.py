@@ -206,3 +206,42 @@ def test_of_three_at_once_one_fetches_and_the_others_find_all_proven(
     assert all(isinstance(e, Finished) and e.is_proven and not e.bytes_downloaded for e in ended)
     assert hub.num_bytes() == sum(map(len, hub.files.values()))
     assert is_whole(hub, tmp_path / "w")
+
+
+def test_what_lies_behind_a_part_is_cut_off(hub: HubServer, tmp_path: Path) -> None:
+    hub.files = {BIG: content(8)}
+    parts = stopped_midway(hub, tmp_path / "w")
+    (part,) = parts.glob("*.part")
+    with part.open("ab") as stream:
+        stream.write(b"x" * 20 * MIB)
+    assert Download(hub, tmp_path / "w").finish().is_proven
+    assert is_whole(hub, tmp_path / "w")
+
+
+def test_a_proof_of_another_length_counts_for_nothing(hub: HubServer, tmp_path: Path) -> None:
+    hub.files = {BIG: content(9, MIB)}
+    Download(hub, tmp_path / "w").finish()
+    file, journal = tmp_path / "w" / BIG, tmp_path / "w" / ".k31ctl" / "journal.json"
+    with file.open("ab") as stream:
+        stream.write(b"x")
+    state = json.loads(journal.read_bytes())
+    state["files"][BIG] |= {"size_bytes": MIB + 1, "mtime_ns": file.stat().st_mtime_ns}
+    journal.write_text(json.dumps(state))
+    assert Download(hub, tmp_path / "w").finish().is_proven
+    assert is_whole(hub, tmp_path / "w")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("journal.json", '{"rate_bytes_per_s": "fast", "repo": 5}'),
+        ("journal.json", '{"rate_bytes_per_s": -1}'),
+        ("origins.json", "[" * 200_000),
+    ],
+)
+def test_a_damaged_state_is_as_good_as_none(
+    hub: HubServer, tmp_path: Path, name: str, text: str
+) -> None:
+    Download(hub, tmp_path / "w").finish()
+    (tmp_path / "w" / ".k31ctl" / name).write_text(text)
+    assert Download(hub, tmp_path / "w").finish().is_proven

@@ -217,3 +217,34 @@ def test_huggingface_hubs_client_is_not_imported_for_a_plan(hub: HubServer, fetc
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "k31ctl.fetch.hub_metadata" in loaded
     assert not {"huggingface_hub.hf_api", "huggingface_hub.errors", "k31ctl.cli.plan"} & loaded
+
+
+def listing(*names: str, gated: object = False) -> bytes:
+    files = [{"rfilename": name, "size": 1, "lfs": {"sha256": "a" * 64}} for name in names]
+    return json.dumps({"sha": COMMIT, "siblings": files, "gated": gated}).encode()
+
+
+@pytest.mark.parametrize("names", [("a", "a"), ("a", "a/b"), ("x/a/b", "x/a")])
+def test_two_files_under_one_path_are_refused_before_the_first_byte(
+    hub: HubServer, names: tuple[str, ...]
+) -> None:
+    hub.api_fault = answering(200, {}, listing(*names))
+    with pytest.raises(InputError, match="two files under one path"):
+        asked(hub)
+
+
+def test_nothing_that_a_hub_says_can_move_the_cursor_or_turn_the_text(hub: HubServer) -> None:
+    hub.api_fault = answering(200, {}, listing("a", gated="\x1b[31m"))
+    assert asked(hub).gated == " [31m"
+    hub.api_fault = answering(200, {}, listing("a\u202eb"))
+    with pytest.raises(InputError, match="unsafe path"):
+        asked(hub)
+
+
+def test_a_token_that_no_header_takes_is_told_at_once_and_not_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_sécret")
+    with pytest.raises(InputError, match="characters that no token has") as raised:
+        token_from_environment()
+    assert "cret" not in f"{raised.value}{raised.value.remedy}"

@@ -3,10 +3,13 @@
 import http.client
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from k31ctl.fetch.byte_range import ByteRange, asked_range
+from k31ctl.fetch.peer_server import PeerServer, ServeRequest, serve
 from tests.fetch.conftest import environment, is_whole
 from tests.fetch.hub_server import COMMIT, Answer, HubServer
 from tests.fetch.peer_process import ServingProcess, fetched, serving
@@ -305,3 +309,33 @@ def test_nonsense_means_the_whole_or_no_range(header: str) -> None:
     except ValueError:
         return
     assert found is None or 0 <= found.start < found.end <= 10
+
+
+def test_a_request_that_trickles_in_does_not_hold_its_connection(node0: Path) -> None:
+    request = ServeRequest(
+        folder=node0,
+        host="127.0.0.1",
+        port=0,
+        most_connections=1,
+        rate_bytes_per_s=None,
+        token=None,
+    )
+    server = PeerServer(request)
+    server.longest_request_s = 0.5
+    events = serve(server)
+    next(events)
+    thread = threading.Thread(target=lambda: list(events))
+    thread.start()
+    try:
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=30) as slow:
+            slow.sendall(b"GET / HTTP/1.1\r\nX: ")
+            with suppress(OSError):  # it is cut while it sends
+                for _ in range(300):
+                    slow.sendall(b"x")
+                    time.sleep(0.1)
+        while server.num_connections:
+            time.sleep(0.01)
+    finally:
+        server.end()
+        thread.join()
+    assert server.num_refused == 0

@@ -3,7 +3,6 @@
 import json
 import re
 import ssl
-from collections.abc import Callable
 from typing import Any, Final
 
 from k31ctl.bench.ask import Address, Answer, ask, resolve
@@ -15,7 +14,6 @@ from k31ctl.errors import EndpointError
 _OK: Final = 200
 _TIMEOUT_S: Final = 10.0
 _SHORT_TIMEOUT_S: Final = 2.0
-_MOST_TRIES: Final = 6
 
 
 class Line:
@@ -137,17 +135,3 @@ class TokenCounter:
             return None
         count = document.get("count") if isinstance(document, dict) else None
         return count if isinstance(count, int) and count > 0 else None
-
-    def num_words(self, tokens: int, text_of: Callable[[int], str]) -> int | None:
-        """Return how many words make a text of so many tokens, None where none was found."""
-        words = tokens
-        for _ in range(_MOST_TRIES):
-            found = self.count(text_of(words))
-            if found is None:
-                return None
-            if found == tokens:
-                return words
-            words = max(1, words + (tokens - found if abs(tokens - found) < words else 0))
-            if found > 2 * tokens:
-                words = max(1, words * tokens // found)
-        return None

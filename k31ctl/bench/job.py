@@ -15,7 +15,7 @@ from k31ctl.bench.endpoint import Endpoint, tls_context
 from k31ctl.bench.events import Checked, Event, Finished, Server, StageFinished, StageStarted
 from k31ctl.bench.exchange import Exchange
 from k31ctl.bench.interrupts import Interrupt, noted_interrupt
-from k31ctl.bench.prompts import Prompts, Ring
+from k31ctl.bench.prompts import Prompts
 from k31ctl.bench.record import Record
 from k31ctl.bench.result import StageResult
 from k31ctl.bench.source import Dataset, Form, Sessions, Source, Synthetic
@@ -217,29 +217,18 @@ class Bench:
 
     def _prompts(self, line: Line, server: Server) -> Prompts:
         request = self._request
+        prompts = Prompts(seed=request.seed, shared_fraction=request.shared_fraction)
         counter = TokenCounter(line, server.model)
-        known: dict[int, int] = {}
-        self._tokens_from = (
-            "the endpoint's /tokenize"
-            if counter.is_there
-            else "a guess of one token a word (the endpoint has no /tokenize)"
-        )
-
-        def num_words(tokens: int) -> int:
-            if tokens not in known:
-                words = None
-                if counter.is_there and not request.sizes.spread_fraction:
-                    words = counter.num_words(tokens, _sample)
-                known[tokens] = words or tokens
-            return known[tokens]
-
-        return Prompts(
-            seed=request.seed, shared_fraction=request.shared_fraction, num_words=num_words
-        )
-
-
-def _sample(words: int) -> str:
-    return Ring(words, Random(0)).text(0)
+        off = None
+        if counter.is_there:
+            off = prompts.calibrate(request.sizes.prompt_tokens, counter.count)
+        if off is None:
+            self._tokens_from = "a guess of one token a word (the endpoint has no /tokenize)"
+        else:
+            self._tokens_from = "the endpoint's /tokenize, without the chat format around them"
+            if off:
+                self._notes.append(f"prompts are {off:+d} tokens off what was asked for")
+        return prompts
 
 
 @contextmanager

@@ -4,7 +4,7 @@ A text is a ring of words that is read from another place for each request, so t
 tokens stays the same, and no prompt begins as another does unless a shared prefix is asked for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from random import Random
 from typing import Final
@@ -22,14 +22,15 @@ WORDS: Final = tuple(
     """.split()  # noqa: SIM905 - a hundred quoted words are no better
 )
 _RINGS: Final = 32
+_MOST_TRIES: Final = 12
+_NEAR: Final = 4
 _MOST_RING_BYTES: Final = 256 * 2**20
 
 
 class Ring:
-    """Words of one length in tokens, read from any place; ``words`` may be fewer or more."""
+    """Words in one order, read from any place on and around to the one before it."""
 
-    def __init__(self, num_words: int, random: Random) -> None:
-        words = random.choices(WORDS, k=num_words)
+    def __init__(self, words: Sequence[str]) -> None:
         self._ends = list(accumulate(len(word) + 1 for word in words))
         self._text = "".join(f" {word}" for word in words)
 
@@ -40,44 +41,59 @@ class Ring:
 
 
 class Prompts:
-    """Texts by length; ``shared`` of each is the same for all requests."""
+    """Texts by length; ``shared_fraction`` of each is the same for all requests.
 
-    def __init__(
-        self, *, seed: int, shared_fraction: float, num_words: Callable[[int], int]
-    ) -> None:
-        self._seed, self._shared, self._num_words = seed, shared_fraction, num_words
+    All texts of a length hold the same words in other orders, so that they have as many tokens as
+    one of them. ``calibrate`` finds the number of words; before it, a word is taken as a token.
+    """
+
+    def __init__(self, *, seed: int, shared_fraction: float) -> None:
+        self._seed, self._shared = seed, shared_fraction
+        self._words_per_token = 1.0
         self._rings: dict[int, list[Ring]] = {}
-        self._prefixes: dict[int, str] = {}
-        self._held_bytes = 0
+
+    def calibrate(self, tokens: int, count: Callable[[str], int | None]) -> int | None:
+        """Set the number of words by counting tokens of texts with about ``tokens`` of them.
+
+        Returns how many the nearest text is off by, 0 if none; None where they were not counted.
+        """
+        words, nearest = tokens, None
+        for _ in range(_MOST_TRIES):
+            found = count(self.words(words, 0))
+            if found is None:
+                break
+            if nearest is None or abs(found - tokens) < abs(nearest):
+                nearest, self._words_per_token = found - tokens, words / tokens
+            if found == tokens:
+                break
+            far, step = abs(found - tokens) > _NEAR, 1 if found < tokens else -1
+            words = max(1, round(words * tokens / found) if far else words + step)
+        return nearest
 
     def text(self, tokens: int, number: int) -> str:
         """Return the prompt of a request; the same number gives the same text."""
-        words = self._num_words(tokens)
-        shared = int(words * self._shared)
-        own = max(words - shared, 0)
-        prefix = self._prefix(shared)
+        return self.words(max(1, round(tokens * self._words_per_token)), number)
+
+    def words(self, count: int, number: int) -> str:
+        """Return a text of so many words."""
+        shared = int(count * self._shared)
+        prefix = self._ring(shared, -1).text(0) if shared else ""
+        own = count - shared
         if not own:
             return prefix
-        rings = self._rings.setdefault(own, [])
-        which = number // own % self._num_rings(own)
-        while len(rings) <= which:
-            rings.append(Ring(own, Random(f"{self._seed}:{own}:{len(rings)}")))
+        which = number // own % max(1, min(_RINGS, _MOST_RING_BYTES // (own * 16)))
         # A step that shares no factor with the length visits every place before one comes again.
-        return prefix + rings[which].text(number * _step(own))
+        return prefix + self._ring(own, which).text(number * _step(own))
 
-    def num_distinct(self, tokens: int) -> int:
-        """How many prompts of a length differ from their first own word on."""
-        own = self._num_words(tokens) - int(self._num_words(tokens) * self._shared)
-        return max(own, 1) * self._num_rings(max(own, 1))
-
-    @staticmethod
-    def _num_rings(own: int) -> int:
-        return max(1, min(_RINGS, _MOST_RING_BYTES // (own * 16)))
-
-    def _prefix(self, words: int) -> str:
-        if words and words not in self._prefixes:
-            self._prefixes[words] = Ring(words, Random(f"{self._seed}:shared:{words}")).text(0)
-        return self._prefixes.get(words, "")
+    def _ring(self, length: int, which: int) -> Ring:
+        """Ring number ``which`` of a length; -1 is the one that all prompts share."""
+        rings = self._rings.setdefault(length if which >= 0 else -length, [])
+        while len(rings) <= which or not rings:
+            kind = "shared" if which < 0 else "own"
+            words = Random(f"{self._seed}:{kind}").choices(WORDS, k=length)
+            Random(f"{self._seed}:{kind}:{len(rings)}").shuffle(words)
+            rings.append(Ring(words))
+        return rings[which]
 
 
 def _step(length: int) -> int:

@@ -77,7 +77,7 @@ class Connection:
             if self._out:
                 self._push()
         except ssl.SSLError as error:
-            raise TroubleError(Trouble.TLS, error.reason or str(error)) from None
+            raise TroubleError(Trouble.TLS, _tls_words(error)) from None
         except OSError as error:
             raise TroubleError(Trouble.RESET, (error.strerror or "reset").lower()) from None
 
@@ -163,3 +163,9 @@ class Connection:
                 self._out = self._out[self.sock.send(self._out) :]
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
+
+
+def _tls_words(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    return f"TLS failed: {(error.reason or str(error)).replace('_', ' ').lower()}"

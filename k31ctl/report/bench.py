@@ -27,16 +27,19 @@ def show_bench(
 ) -> None:
     """Show a measurement while it runs; the answer goes to standard output, the rest to error.
 
+    A pipeline that asks for JSON is told nothing on the way.
+
     Raises EndpointError where no request was answered, RefusedError where the client did not keep
     up, GateError for the first condition that is not met, and KeyboardInterrupt where it was
     stopped, each after the answer.
     """
     lines = ProgressLines(sys.stderr)
+    is_watched = sys.stderr.isatty() or not as_json
     finished: Finished | None = None
     for event in events:
         if isinstance(event, Finished):
             finished = event
-        else:
+        elif is_watched:
             lines.show(event)
     lines.clear()
     assert finished is not None

@@ -61,7 +61,13 @@ class Client:
         self.num_in_flight = 0
         self.num_connections = 0
         self.num_resent = 0
-        self.num_events = 0
+        self._num_ended_events = 0
+
+    @property
+    def num_events(self) -> int:
+        """Events that carried tokens so far, of all requests."""
+        under_way = [c.exchange.num_events for c in self._connections.values() if c.exchange]
+        return self._num_ended_events + sum(under_way)
 
     def open_ahead(self, count: int) -> None:
         """Open connections, and wait until they are ready or have failed."""
@@ -201,13 +207,9 @@ class Client:
             self._drop(connection)
             return
         try:
-            if piece:
-                before = exchange.num_events
-                exchange.take(piece, now_s)
-                self.num_events += exchange.num_events - before
-            else:
+            if not piece:
                 exchange.take_end(now_s)
-            if piece and not exchange.is_whole:
+            elif not exchange.take(piece, now_s):
                 return
             exchange.settle(now_s)
         except TroubleError as trouble:
@@ -245,6 +247,7 @@ class Client:
 
     def _end(self, exchange: Exchange) -> None:
         self.num_in_flight -= 1
+        self._num_ended_events += exchange.num_events
         self._ended.append(exchange)
 
     def _drop(self, connection: Connection) -> None:

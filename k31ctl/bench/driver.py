@@ -3,6 +3,7 @@
 import heapq
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -19,7 +20,7 @@ from k31ctl.core.arrivals import RequestSize
 _TELL_S: Final = 0.5
 _PAUSE_S: Final = 0.2  # before a user whose request failed tries again
 _MOST_PAUSE_S: Final = 60.0
-_IDLE_S: Final = 0.25
+_NS: Final = 1e9
 
 
 class Driver:
@@ -48,11 +49,13 @@ class Driver:
         self._start_s = self._full_s = 0.0
         self._full_from = (0, 0)
         self._full: Full | None = None
+        self._cpu_s = 0.0
+        self._wait_s: float | None = None
         self._is_stopping = False
 
     def run(self) -> Iterator[Progress]:
         """Run the stage to its end, and tell how far it is."""
-        self._cpu_s = time.process_time()
+        self._cpu_s, self._wait_s = time.process_time(), processor_wait_s()
         self._start_s = self._end_s = self._clock()
         if self._stage.concurrency is not None:
             for user in range(self._stage.concurrency):
@@ -60,8 +63,14 @@ class Driver:
         tell_s, told = self._start_s + _TELL_S, 0
         while self._has_more():
             self._send_due()
-            for exchange in self._client.poll(self._wake_s(tell_s)):
-                self._take(exchange)
+            ended = self._client.poll(self._wake_s(tell_s))
+            for exchange in ended:
+                self._follow(exchange)
+            if ended:  # what is due goes out before anything is added up
+                self._end_s = self._clock()
+                self._send_due()
+                for exchange in ended:
+                    self._keep(self._tally_row(exchange), exchange)
             self._note_full()
             now_s = self._clock()
             if now_s >= tell_s:
@@ -70,11 +79,20 @@ class Driver:
         for exchange in self._client.abandoned():
             self._keep(self._tally_row(exchange), exchange)
         self._cpu_s = time.process_time() - self._cpu_s
+        waited_s = processor_wait_s()
+        if waited_s is not None and self._wait_s is not None:
+            self._wait_s = waited_s - self._wait_s
 
     @property
     def span(self) -> Span:
         """When it ran, once it has."""
-        return Span(start_s=self._start_s, end_s=self._end_s, cpu_s=self._cpu_s, full=self._full)
+        return Span(
+            start_s=self._start_s,
+            end_s=self._end_s,
+            cpu_s=self._cpu_s,
+            cpu_wait_s=self._wait_s,
+            full=self._full,
+        )
 
     def _has_more(self) -> bool:
         if self._interrupt.is_set:
@@ -131,9 +149,8 @@ class Driver:
         self._client.send(order, due_s=due_s, counts_from_due=is_open)
         self.most_in_flight = max(self.most_in_flight, self._client.num_in_flight)
 
-    def _take(self, exchange: Exchange) -> None:
-        self._keep(self._tally_row(exchange), exchange)
-        self._end_s = self._clock()
+    def _follow(self, exchange: Exchange) -> None:
+        """Plan what the user of a closed loop does next."""
         if self._stage.concurrency is None:
             return
         pause_s = self._source.think_s(exchange.order.user)
@@ -148,15 +165,17 @@ class Driver:
 
     def _note_full(self) -> None:
         """Note when the load is full and when it begins to end."""
+        if self._full is not None or bool(self._full_s) != self._is_stopping:
+            return
         events, done = self._client.num_events, self._tally.completed
-        if not self._full_s and events and not self._is_stopping:
-            self._full_s, self._full_from = self._clock(), (events, done)
-        elif self._full_s and self._is_stopping and self._full is None:
+        if self._is_stopping:
             self._full = Full(
                 duration_s=self._clock() - self._full_s,
                 events=events - self._full_from[0],
                 requests=done - self._full_from[1],
             )
+        elif events:
+            self._full_s, self._full_from = self._clock(), (events, done)
 
     def _progress(self, now_s: float, tok_s: float) -> Progress:
         stage, elapsed_s = self._stage, now_s - self._start_s
@@ -175,3 +194,14 @@ class Driver:
             in_flight=self._client.num_in_flight,
             tok_s=tok_s,
         )
+
+
+def processor_wait_s() -> float | None:
+    """How long this thread was ready and had no processor, in seconds; None where not told.
+
+    Source: Linux, Documentation/scheduler/sched-stats.rst, /proc/PID/schedstat, second number.
+    """
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / _NS
+    except (OSError, ValueError, IndexError):
+        return None

@@ -43,6 +43,7 @@ class Exchange:
         "_deltas",
         "_events",
         "_is_stream",
+        "_most_events",
         "_response",
         "detail",
         "due_s",
@@ -66,6 +67,7 @@ class Exchange:
 
     def __init__(self, order: Order, *, due_s: float, since_s: float) -> None:
         self.order, self.due_s, self.since_s = order, due_s, since_s
+        self._most_events = order.output_tokens * _EVENTS_PER_TOKEN + _SPARE_EVENTS
         self.error: str | None = None
         self.detail = ""
         self.retry_after_s: float | None = None
@@ -90,11 +92,6 @@ class Exchange:
         return self.heard_s > 0
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the answer has ended as HTTP has it."""
-        return self._response.is_done
-
-    @property
     def keeps_alive(self) -> bool:
         """Whether the connection may carry another request."""
         return self._response.keeps_alive
@@ -109,18 +106,21 @@ class Exchange:
         """Comments in the stream, which servers send to keep a connection open."""
         return self._events.num_comments
 
-    def take(self, piece: bytes, now_s: float) -> None:
-        """Read bytes that came at a time; raises TroubleError where they end the request."""
+    def take(self, piece: bytes, now_s: float) -> bool:
+        """Read bytes that came at a time; returns whether the answer is whole.
+
+        Raises TroubleError where they end the request.
+        """
         self.heard_s = now_s
         if self._deltas.shape is not None and self._response.is_between_chunks:
             known = self._take_known(piece, now_s)
             if known == len(piece):
-                return
+                return False
             piece = piece[known:] if known else piece
         body = self._response.feed(piece)
         if self._is_stream is None:
             if not self._response.has_ended_head:
-                return
+                return False
             self._begin()
         if body:
             if self._is_stream:
@@ -129,6 +129,7 @@ class Exchange:
                 self._body += body
                 if len(self._body) > _MOST_BODY_BYTES:
                     raise TroubleError(Trouble.OVERSIZED, "an answer of more than 64 MiB")
+        return self._response.is_done
 
     def _take_known(self, piece: bytes, now_s: float) -> int:
         """Count the chunks at the start of a piece that hold one event of the known shape each.
@@ -232,7 +233,7 @@ class Exchange:
 
     def _check_end(self) -> None:
         """Raise TroubleError where a stream goes on far beyond what was asked for."""
-        if self.num_events > self.order.output_tokens * _EVENTS_PER_TOKEN + _SPARE_EVENTS:
+        if self.num_events > self._most_events:
             raise TroubleError(
                 Trouble.ENDLESS,
                 f"{self.num_events} events for {self.order.output_tokens} tokens asked for",

@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import fsum
 from typing import IO, Final
 
@@ -34,6 +34,14 @@ class FloatPool:
         self._sum += fsum(values)
         most = max(values)
         self._max = max(self._max, most)
+
+    def runs(self, counts: "Iterable[int]") -> Iterator["array[float]"]:
+        """Yield the numbers again, so many at a time, in the order in which they were added."""
+        self._file.flush()
+        self._file.seek(0)
+        for count in counts:
+            yield array("f", self._file.read(count * 4))
+        self._file.seek(0, 2)
 
     def spread(self) -> Spread | None:
         """Mean, exact percentiles and maximum, None of nothing.

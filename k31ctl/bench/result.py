@@ -44,10 +44,13 @@ class ClientHealth:
     """Whether the client kept up.
 
     ``lag`` is the most that the timestamp of an event may be behind its arrival in the kernel,
-    ``lateness`` how late this process was woken. ``reasons`` says why a measurement is not valid.
+    ``lateness`` how late this process was woken. ``cpu_wait_s`` is how long it was ready to run and
+    other processes had the cores, where the system tells. ``reasons`` says why a measurement is
+    not valid.
     """
 
     cpu_s: float
+    cpu_wait_s: float | None
     cpu_fraction: float
     lag: Lag
     lateness: Lag

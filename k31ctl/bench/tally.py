@@ -53,6 +53,7 @@ class Span:
     start_s: float
     end_s: float
     cpu_s: float
+    cpu_wait_s: float | None
     full: "Full | None"
 
 
@@ -70,6 +71,7 @@ class Tally:
 
     def __init__(self, event_gaps: IO[bytes], token_gaps: IO[bytes], slo: Slo | None) -> None:
         self._event_gaps, self._token_gaps = FloatPool(event_gaps), FloatPool(token_gaps)
+        self._num_gaps, self._per_event = array("q"), array("d")
         self._limits_s: dict[str, float] = {}
         for limit in slo.limits if slo else ():
             self._limits_s[limit.metric] = max(
@@ -143,9 +145,8 @@ class Tally:
             self._tpot.append(tpot_s)
         gaps = exchange.gaps
         self._event_gaps.extend(gaps)
-        per_event = max(tokens / events, 1.0)
-        scaled = gaps if per_event == 1 else array("f", [gap / per_event for gap in gaps])
-        self._token_gaps.extend(scaled)
+        self._num_gaps.append(len(gaps))
+        self._per_event.append(max(tokens / events, 1.0))
         counts["events"] += events
         counts["tokens"] += tokens
         counts["prompt"] += usage.prompt_tokens if usage else exchange.order.prompt_tokens
@@ -204,7 +205,7 @@ class Tally:
             ttft_reasoning_s=spread(self._reasoning),
             ttft_answer_s=spread(self._answer),
             itl_s=itl,
-            itl_token_s=self._token_gaps.spread(),
+            itl_token_s=self._token_spread(itl),
             tpot_s=spread(self._tpot),
             e2e_s=spread(self._e2e),
             goodput=counts["good"] / duration_s if self._has_slo else None,
@@ -219,6 +220,15 @@ class Tally:
             client=health(span, client, ttft=ttft, itl=itl),
             is_whole=is_whole,
         )
+
+    def _token_spread(self, itl: Spread | None) -> Spread | None:
+        """Each gap divided by the tokens that an event of its answer carried on average."""
+        if all(per_event == 1 for per_event in self._per_event):
+            return itl
+        gaps = self._event_gaps.runs(self._num_gaps)
+        for run, per_event in zip(gaps, self._per_event, strict=True):
+            self._token_gaps.extend(array("f", [gap / per_event for gap in run]))
+        return self._token_gaps.spread()
 
     def _good_fraction(self) -> float | None:
         total = self.completed + self.errors
@@ -282,6 +292,7 @@ def health(span: Span, client: Client, *, ttft: Spread | None, itl: Spread | Non
         reasons.append(f"the client used {cpu:.0%} of a processor core")
     return ClientHealth(
         cpu_s=span.cpu_s,
+        cpu_wait_s=span.cpu_wait_s,
         cpu_fraction=cpu,
         lag=lag,
         lateness=lateness,

@@ -9,6 +9,7 @@ from k31ctl.report.lines import folded, printable
 
 _MS = 1e3
 _MOST_SHOWN = 80
+_WORTH_TELLING = 0.02
 
 
 def bench_text(finished: Finished, best: StageResult) -> str:
@@ -109,8 +110,17 @@ def _client(stage: StageResult) -> list[str]:
     share = "" if client.lag_of_itl is None else f", {client.lag_of_itl:.1%} of a gap"
     return [
         f"  client     {verdict}: at most {_ms(client.lag.mean_s)} ms behind on average{share},",
-        f"             p99 {_ms(client.lag.p99_s)} ms; {client.cpu_fraction:.0%} of a core",
+        f"             p99 {_ms(client.lag.p99_s)} ms; {client.cpu_fraction:.0%} of a core"
+        f"{_waited(stage)}",
     ]
+
+
+def _waited(stage: StageResult) -> str:
+    """What other work on this machine took from the client, where it is worth a word."""
+    wait_s = stage.client.cpu_wait_s
+    if wait_s is None or wait_s < _WORTH_TELLING * stage.duration_s:
+        return ""
+    return f", and waited for one {wait_s / stage.duration_s:.0%} of the time"
 
 
 def _repeat_lines(again: Repeated) -> list[str]:

@@ -8,6 +8,7 @@ import contextlib
 import select
 import ssl
 from collections.abc import Callable
+from math import floor
 from typing import Final
 
 from k31ctl.bench.connection import Connection, State
@@ -18,6 +19,7 @@ from k31ctl.bench.trouble import Trouble, TroubleError
 from k31ctl.values import frozen
 
 _SWEEP_S: Final = 0.05
+_LONG_S: Final = 0.003
 _MOST_READY: Final = 1024
 _PLAIN: Final = select.EPOLLIN
 _IN: Final = select.EPOLLIN | select.EPOLLRDHUP
@@ -141,8 +143,13 @@ class Client:
             return ready, False
         due_s = min(until_s, self._next_sweep_s)
         wait_s = due_s - self._clock()
+        # epoll waits in whole milliseconds, so that the last of them is left to select.
+        if wait_s >= _LONG_S:
+            ready = self._epoll.poll(floor(wait_s * 1e3 - 1) / 1e3, _MOST_READY)
+            if ready:
+                return ready, True
+            wait_s = due_s - self._clock()
         if wait_s > 0:
-            # epoll waits in whole milliseconds, select to the microsecond.
             found, _, _ = select.select([self._epoll], [], [], wait_s)
             if not found:
                 self.lateness.add(max(self._clock() - due_s, 0.0), 1)

@@ -18,15 +18,18 @@ from k31ctl.bench.interrupts import Interrupt, noted_interrupt
 from k31ctl.bench.prompts import Prompts
 from k31ctl.bench.record import Record
 from k31ctl.bench.result import StageResult
+from k31ctl.bench.server_metrics import answers, between, parse_metrics
 from k31ctl.bench.source import Dataset, Form, Sessions, Source, Synthetic
 from k31ctl.bench.stage import Sizes, Stage, closed_stage
 from k31ctl.bench.tally import Row, Tally
+from k31ctl.bench.trouble import TroubleError
 from k31ctl.catalog.dataset import DatasetRow
 from k31ctl.core.slo import Slo
 from k31ctl.errors import EndpointError, InputError
 from k31ctl.values import frozen
 
 _SPARE_FILES: Final = 64
+_SCRAPE_S: Final = 2.0
 
 
 @frozen
@@ -65,6 +68,7 @@ class Bench:
         self._results: list[StageResult] = []
         self._notes: list[str] = []
         self._tokens_from = ""
+        self._has_metrics: bool | None = None
 
     def run(self) -> Iterator[Event]:
         """Run it; raises EndpointError where the endpoint does not answer the first request."""
@@ -112,6 +116,7 @@ class Bench:
         tally = Tally(events, tokens, self._request.slo)
         client = self._client(line)
         try:
+            before = self._scraped(line)
             client.open_ahead(min(stage.concurrency or 1, self._request.most_in_flight))
             driver = self._driver(stage, client, source, tally, record.keep, interrupt)
             with _no_collection():
@@ -126,6 +131,7 @@ class Bench:
                 rate=stage.rate,
                 repeat=stage.repeat,
                 most_in_flight=driver.most_in_flight,
+                server_metrics=between(before, self._scraped(line)) if before else None,
                 is_whole=not interrupt.is_set,
             )
         finally:
@@ -157,6 +163,18 @@ class Bench:
             interrupt=interrupt,
             clock=self._clock,
         )
+
+    def _scraped(self, line: Line) -> dict[str, float]:
+        """The server's metrics now; nothing where it has none, and then it is not asked again."""
+        if self._has_metrics is False:
+            return {}
+        try:
+            answer = line.ask("GET", f"{line.endpoint.root}/metrics", timeout_s=_SCRAPE_S)
+            found = parse_metrics(answer.body.decode("utf-8", "replace"))
+        except TroubleError:
+            found = {}
+        self._has_metrics = answers(found)
+        return found
 
     def _client(self, line: Line) -> Client:
         return Client(

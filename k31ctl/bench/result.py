@@ -61,6 +61,24 @@ class ClientHealth:
 
 
 @frozen
+class ServerMetrics:
+    """What the server counted of itself during a stage; None is what it does not tell.
+
+    ``prefix_hit_fraction`` is of the tokens that it looked up, ``accepted_per_draft`` the drafted
+    tokens that it took at each draft, the token that comes in any case not among them.
+    """
+
+    engine: str
+    ttft_mean_s: float | None
+    itl_mean_s: float | None
+    e2e_mean_s: float | None
+    queue_mean_s: float | None
+    preemptions: float | None
+    prefix_hit_fraction: float | None
+    accepted_per_draft: float | None
+
+
+@frozen
 class Steady:
     """The time in which the load was full: after the first requests and before the last."""
 
@@ -113,6 +131,7 @@ class StageResult:
     num_comments: int
     num_without_done: int
     client: ClientHealth
+    server_metrics: ServerMetrics | None
     is_whole: bool
 
 

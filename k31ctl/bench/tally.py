@@ -8,7 +8,7 @@ from typing import IO, Final
 from k31ctl.bench.client import Client
 from k31ctl.bench.exchange import Exchange
 from k31ctl.bench.pool import FloatPool
-from k31ctl.bench.result import ClientHealth, Spread, StageResult, Steady, Tokens
+from k31ctl.bench.result import ClientHealth, ServerMetrics, Spread, StageResult, Steady, Tokens
 from k31ctl.bench.trouble import Trouble
 from k31ctl.core.served import statistics
 from k31ctl.core.slo import Slo
@@ -180,6 +180,7 @@ class Tally:
         rate: float | None,
         repeat: int,
         most_in_flight: int,
+        server_metrics: ServerMetrics | None,
         is_whole: bool,
     ) -> StageResult:
         """Return what the stage came to."""
@@ -218,6 +219,7 @@ class Tally:
             num_comments=counts["comments"],
             num_without_done=counts["without_done"],
             client=health(span, client, ttft=ttft, itl=itl),
+            server_metrics=server_metrics,
             is_whole=is_whole,
         )
 

@@ -2,7 +2,7 @@
 
 from k31ctl.bench.events import Finished
 from k31ctl.bench.repeats import Repeated, repeated
-from k31ctl.bench.result import Spread, StageResult, is_late
+from k31ctl.bench.result import ServerMetrics, Spread, StageResult, is_late
 from k31ctl.report.bench_table import sweep_lines
 from k31ctl.report.durations import duration
 from k31ctl.report.lines import folded, printable
@@ -18,6 +18,8 @@ def bench_text(finished: Finished, best: StageResult) -> str:
     if len(finished.stages) > 1:
         lines += [*sweep_lines(finished.stages), "", f"{best.name}, the most output tokens:"]
     lines += [*_latencies(best), "", *_counts(best), *_client(best)]
+    if best.server_metrics is not None:
+        lines += _server(best.server_metrics)
     for again in repeated(finished.stages):
         lines += ["", *_repeat_lines(again)]
     notes = warnings(finished)
@@ -121,6 +123,25 @@ def _waited(stage: StageResult) -> str:
     if wait_s is None or wait_s < _WORTH_TELLING * stage.duration_s:
         return ""
     return f", and waited for one {wait_s / stage.duration_s:.0%} of the time"
+
+
+def _server(told: ServerMetrics) -> list[str]:
+    """What the server counted of itself, so far as it tells."""
+    times = (
+        ("TTFT", told.ttft_mean_s),
+        ("gap per token", told.itl_mean_s),
+        ("end to end", told.e2e_mean_s),
+        ("queue", told.queue_mean_s),
+    )
+    parts = [f"{name} {_ms(value)} ms" for name, value in times if value is not None]
+    if told.preemptions is not None:
+        parts.append(f"{told.preemptions:,.0f} preemptions")
+    if told.prefix_hit_fraction is not None:
+        parts.append(f"{told.prefix_hit_fraction:.1%} of the prompt found in its cache")
+    if told.accepted_per_draft is not None:
+        parts.append(f"{told.accepted_per_draft:.2f} tokens accepted a draft")
+    first, *rest = folded(f"{told.engine} says of itself: {', '.join(parts)}", indent=" " * 13)
+    return [f"  {'server':<11}{first.strip()}", *rest]
 
 
 def _repeat_lines(again: Repeated) -> list[str]:

@@ -1,6 +1,7 @@
 """What was asked for on the command line, as stages and everything else that a run needs."""
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -37,6 +38,8 @@ class AskedLoad:
     num_requests: int | None
     repeat: int
     num_warmup: int
+    seeks_saturation: bool
+    budget_s: float | None
     slo: str | None
     model: str | None
     prompt_tokens: int | None
@@ -87,6 +90,8 @@ def bench_request(
         limits=Limits(total_s=asked.timeout_s, gap_s=asked.gap_timeout_s, connect_s=_CONNECT_S),
         most_in_flight=asked.most_in_flight,
         num_warmup=asked.num_warmup,
+        seeks_saturation=asked.seeks_saturation,
+        budget_s=inf if asked.budget_s is None else asked.budget_s,
         seed=asked.seed,
         slo=parse_slo(asked.slo) if asked.slo is not None else None,
         folder=asked.folder,
@@ -183,6 +188,8 @@ def _described(asked: AskedLoad, sizes: Sizes, body: Mapping[str, Any]) -> dict[
         "num_requests": asked.num_requests,
         "repeat": asked.repeat,
         "num_warmup": asked.num_warmup,
+        "saturate": asked.seeks_saturation,
+        "time_budget_s": asked.budget_s,
         "slo": asked.slo,
         "prompt_tokens": sizes.prompt_tokens,
         "output_tokens": sizes.output_tokens,

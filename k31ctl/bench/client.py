@@ -20,6 +20,7 @@ from k31ctl.values import frozen
 
 _SWEEP_S: Final = 0.05
 _LONG_S: Final = 0.003
+_GRACE_S: Final = 1.0  # for the end of a body after [DONE], before it is taken as ended
 _MOST_READY: Final = 1024
 _PLAIN: Final = select.EPOLLIN
 _IN: Final = select.EPOLLIN | select.EPOLLRDHUP
@@ -280,7 +281,9 @@ class Client:
                     text = f"no connection within {limits.connect_s:g} s"
                     self._fail(connection, Trouble.CONNECT, text)
             elif exchange is not None:
-                if now_s - exchange.sent_s > limits.total_s:
+                if exchange.deltas.is_done and now_s - exchange.heard_s > _GRACE_S:
+                    self._deliver(connection, b"", now_s)
+                elif now_s - exchange.sent_s > limits.total_s:
                     text = f"not done within {limits.total_s:g} s"
                     self._fail(connection, Trouble.TIMEOUT, text)
                 elif exchange.last_s and now_s - exchange.last_s > limits.gap_s:

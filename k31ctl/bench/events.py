@@ -27,11 +27,11 @@ class Checked:
 
 @frozen
 class StageStarted:
-    """A stage begins."""
+    """A stage begins; ``num_stages`` is None where it is not yet known how many there will be."""
 
     name: str
     number: int
-    num_stages: int
+    num_stages: int | None
 
 
 @frozen

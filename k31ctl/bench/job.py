@@ -18,9 +18,10 @@ from k31ctl.bench.interrupts import Interrupt, noted_interrupt
 from k31ctl.bench.prompts import Prompts
 from k31ctl.bench.record import Record
 from k31ctl.bench.result import StageResult
+from k31ctl.bench.saturation import why_enough
 from k31ctl.bench.server_metrics import answers, between, parse_metrics
 from k31ctl.bench.source import Dataset, Form, Sessions, Source, Synthetic
-from k31ctl.bench.stage import Sizes, Stage, closed_stage
+from k31ctl.bench.stage import Sizes, Stage, closed_stage, doubled
 from k31ctl.bench.tally import Row, Tally
 from k31ctl.bench.trouble import TroubleError
 from k31ctl.catalog.dataset import DatasetRow
@@ -30,6 +31,7 @@ from k31ctl.values import frozen
 
 _SPARE_FILES: Final = 64
 _SCRAPE_S: Final = 2.0
+_LEAST_GOOD: Final = 0.99
 
 
 @frozen
@@ -37,7 +39,9 @@ class BenchRequest:
     """What is measured, and how.
 
     ``lines`` are rows of a data set instead of synthetic prompts; ``num_turns`` above 1 makes
-    agents' sessions of them. ``num_warmup`` requests go ahead and are not counted.
+    agents' sessions of them. ``seeks_saturation`` goes on with twice the users as long as that
+    gives more; no stage begins after ``budget_s``. ``num_warmup`` requests go ahead and are not
+    counted.
     """
 
     endpoint: Endpoint
@@ -54,6 +58,8 @@ class BenchRequest:
     limits: Limits
     most_in_flight: int
     num_warmup: int
+    seeks_saturation: bool
+    budget_s: float
     seed: int
     slo: Slo | None
     folder: Path | None
@@ -83,12 +89,9 @@ class Bench:
             record = Record(request.folder)
             record.begin({"inputs": dict(request.described), "server": _plain(server)})
             self._warm_up(line, source, interrupt)
-            for number, stage in enumerate(request.stages):
-                if interrupt.is_set:
-                    break
-                yield StageStarted(
-                    name=stage.name, number=number + 1, num_stages=len(request.stages)
-                )
+            for number, stage in enumerate(self._stages(interrupt)):
+                total = None if request.seeks_saturation else len(request.stages)
+                yield StageStarted(name=stage.name, number=number + 1, num_stages=total)
                 yield from self._stage(number, stage, line, source, record, interrupt)
             record.finish(
                 "interrupted" if interrupt.is_set else "complete",
@@ -102,6 +105,24 @@ class Bench:
                 is_interrupted=interrupt.is_set,
                 record=record.where,
             )
+
+    def _stages(self, interrupt: Interrupt) -> Iterator[Stage]:
+        """Yield what runs next, as long as nothing speaks against it."""
+        request, begun_s = self._request, self._clock()
+        waiting = list(request.stages)
+        while waiting and not interrupt.is_set:
+            stage = waiting.pop(0)
+            if self._results and self._clock() - begun_s >= request.budget_s:
+                left = ", ".join(s.name for s in (stage, *waiting))
+                self._notes.append(f"--time-budget was used up before: {left}")
+                return
+            yield stage
+            if request.seeks_saturation and not interrupt.is_set:
+                reason = why_enough(self._results, least_good_fraction=_LEAST_GOOD)
+                if reason is not None:
+                    self._notes.append(f"saturation: {reason}")
+                    return
+                waiting = [doubled(stage)]
 
     def _stage(
         self,

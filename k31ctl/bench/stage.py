@@ -112,3 +112,14 @@ def trace_stage(trace: OpenLoop, *, speed: float, num_requests: int | None, repe
         num_requests=len(sped),
         repeat=repeat,
     )
+
+
+def doubled(stage: Stage) -> Stage:
+    """A closed loop like this with twice the users, and twice the requests where they are set."""
+    assert stage.concurrency is not None
+    return closed_stage(
+        stage.concurrency * 2,
+        duration_s=stage.duration_s,
+        num_requests=stage.num_requests and stage.num_requests * 2,
+        repeat=stage.repeat,
+    )

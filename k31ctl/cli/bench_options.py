@@ -145,6 +145,24 @@ RepeatOpt = Annotated[
         rich_help_panel=_LOAD,
     ),
 ]
+SaturateOpt = Annotated[
+    bool,
+    typer.Option(
+        "--saturate",
+        help="Go on with twice the users until that gives no more, or breaks --slo.",
+        rich_help_panel=_LOAD,
+    ),
+]
+BudgetOpt = Annotated[
+    float | None,
+    typer.Option(
+        "--time-budget",
+        metavar="SECONDS",
+        min=1.0,
+        help="Begin no further stage after this time.",
+        rich_help_panel=_LOAD,
+    ),
+]
 WarmupOpt = Annotated[
     int,
     typer.Option(

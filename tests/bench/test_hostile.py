@@ -138,6 +138,12 @@ def test_an_end_of_the_connection_after_done_is_an_end() -> None:
     assert found.errors == 0
 
 
+def test_done_is_the_end_though_the_body_never_ends() -> None:
+    found = run(steps(HEAD, TOKEN, chunk(event(delta(finish="stop"))), chunk(DONE), 20.0))
+    assert (found.errors, found.completed) == (0, 1)
+    assert found.duration_s < 10
+
+
 def test_without_usage_events_are_counted_and_it_is_told() -> None:
     found = run(lambda _: stream_of(delta(content="a"), delta(content="b"), delta(finish="stop")))
     assert (found.tokens.output, found.tokens.output_source) == (2, "events")

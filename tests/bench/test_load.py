@@ -140,6 +140,35 @@ def test_stages_run_one_after_another_and_repeats_after_all() -> None:
     assert [result.repeat for result in ended] == [0, 0, 1, 1]
 
 
+def test_saturation_is_found_where_more_users_give_no_more() -> None:
+    seats = threading.Semaphore(2)
+
+    def two_at_a_time(asked: Asked) -> Iterator[Step]:
+        with seats:
+            time.sleep(0.1)
+        yield from answer(asked)
+
+    with running_server(two_at_a_time) as server:
+        end = finished(server.url, seeks_saturation=True, num_requests=8, output_tokens=1)
+    assert [stage.concurrency for stage in end.stages] == [1, 2, 4]
+    assert [stage.requests for stage in end.stages] == [8, 16, 32]
+    assert end.notes[-1].startswith("saturation: concurrency 4 gave ")
+
+
+def test_saturation_ends_where_the_service_level_is_broken() -> None:
+    with running_server(slow) as server:
+        end = finished(server.url, seeks_saturation=True, num_requests=2, slo="ttft_p99_s<=0.01")
+    assert len(end.stages) == 1
+    assert "kept --slo" in end.notes[-1]
+
+
+def test_no_stage_begins_after_the_time_budget() -> None:
+    with running_server(slow) as server:
+        end = finished(server.url, concurrency=(1, 2, 4), num_requests=4, budget_s=0.1)
+    assert [stage.name for stage in end.stages] == ["concurrency 1"]
+    assert "used up before: concurrency 2, concurrency 4" in end.notes[-1]
+
+
 def test_requests_ahead_are_not_counted() -> None:
     with running_server(answer) as server:
         found = measured(server.url, num_warmup=3, num_requests=2)

@@ -46,8 +46,7 @@ class Driver:
         self._due: list[tuple[float, int, RequestSize, Exchange | None]] = []
         self._num_sent = self._next_arrival = 0
         self.most_in_flight = 0
-        self._start_s = self._full_s = 0.0
-        self._full_from = (0, 0)
+        self._start_s = 0.0
         self._full: Full | None = None
         self._cpu_s = 0.0
         self._wait_s: float | None = None
@@ -164,18 +163,13 @@ class Driver:
         return self._tally.add(exchange, start_s=self._start_s)
 
     def _note_full(self) -> None:
-        """Note when the load is full and when it begins to end."""
-        if self._full is not None or bool(self._full_s) != self._is_stopping:
-            return
-        events, done = self._client.num_events, self._tally.completed
-        if self._is_stopping:
+        """Note how much was done when the load begins to end."""
+        if self._is_stopping and self._full is None:
             self._full = Full(
-                duration_s=self._clock() - self._full_s,
-                events=events - self._full_from[0],
-                requests=done - self._full_from[1],
+                duration_s=self._clock() - self._start_s,
+                events=self._client.num_events,
+                requests=self._tally.completed,
             )
-        elif events:
-            self._full_s, self._full_from = self._clock(), (events, done)
 
     def _progress(self, now_s: float, tok_s: float) -> Progress:
         stage, elapsed_s = self._stage, now_s - self._start_s

@@ -79,24 +79,27 @@ class ServerMetrics:
 
 
 @frozen
-class Steady:
-    """The time in which the load was full: after the first requests and before the last."""
+class Rates:
+    """Answered requests and their tokens per second, and what they are taken over."""
 
+    over: str
     duration_s: float
-    output_tok_s: float
     request_rate: float
+    output_tok_s: float
+    total_tok_s: float
 
 
 @frozen
 class StageResult:
     """One stage of a load; latencies in seconds, of answered requests only.
 
-    ``request_rate`` and token rates are over ``duration_s``, from the first request to the end of
-    the last. ``arrival_lag_s`` is how late requests were sent. Where they arrive at set times,
-    latencies count from when a request was due, so that a late client is no advantage; users in a
-    closed loop have no such times, and latencies count from the sending. ``itl_s`` pools the gaps
-    between events of all answers, ``itl_token_s`` the same divided by the tokens that an event
-    carried on average.
+    ``duration_s`` is from the first request to the end of the last. Rates are over the
+    ``rates_over_s`` of ``rates_over``: the full load of a closed loop, until no new request is
+    sent, or the whole run. ``arrival_lag_s`` is how late requests were sent. Where they arrive at
+    set times, latencies count from when a request was due, so that a late client is no advantage;
+    users in a closed loop have no such times, and latencies count from the sending. ``itl_s``
+    pools the gaps between events of all answers, ``itl_token_s`` the same divided by the tokens
+    that an event carried on average.
     """
 
     name: str
@@ -113,6 +116,8 @@ class StageResult:
     request_rate: float
     output_tok_s: float
     total_tok_s: float
+    rates_over: str
+    rates_over_s: float
     tokens: Tokens
     ttft_s: Spread | None
     ttft_reasoning_s: Spread | None
@@ -124,7 +129,6 @@ class StageResult:
     goodput: float | None
     good_fraction: float | None
     arrival_lag_s: Spread | None
-    steady: Steady | None
     most_in_flight: int
     num_connections: int
     num_resent: int

@@ -8,7 +8,7 @@ from typing import IO, Final
 from k31ctl.bench.client import Client
 from k31ctl.bench.exchange import Exchange
 from k31ctl.bench.pool import FloatPool
-from k31ctl.bench.result import ClientHealth, ServerMetrics, Spread, StageResult, Steady, Tokens
+from k31ctl.bench.result import ClientHealth, Rates, ServerMetrics, Spread, StageResult, Tokens
 from k31ctl.bench.trouble import Trouble
 from k31ctl.core.served import statistics
 from k31ctl.core.slo import Slo
@@ -16,7 +16,9 @@ from k31ctl.values import frozen
 
 MOST_LAG_FRACTION: Final = 0.05
 MOST_CPU_FRACTION: Final = 0.95
+_MUCH_WAITING: Final = 0.1
 _MOST_DETAIL: Final = 200
+_FULL_LENGTHS: Final = 2  # requests, one after another, that full load has to last for
 
 
 @frozen
@@ -59,7 +61,7 @@ class Span:
 
 @frozen
 class Full:
-    """Counts at both ends of the time in which the load was full."""
+    """What was done from the first request until no new one was sent."""
 
     duration_s: float
     events: int
@@ -185,6 +187,7 @@ class Tally:
     ) -> StageResult:
         """Return what the stage came to."""
         counts, duration_s = self._counts, max(span.end_s - span.start_s, 1e-9)
+        rates = self._rates(span, client, is_closed=concurrency is not None)
         itl, ttft = self._event_gaps.spread(), spread(self._ttft)
         return StageResult(
             name=name,
@@ -198,9 +201,11 @@ class Tally:
             errors_by_kind=dict(sorted(self._kinds.items())),
             error_details=dict(sorted(self._details.items())),
             duration_s=duration_s,
-            request_rate=self.completed / duration_s,
-            output_tok_s=counts["tokens"] / duration_s,
-            total_tok_s=(counts["tokens"] + counts["prompt"]) / duration_s,
+            request_rate=rates.request_rate,
+            output_tok_s=rates.output_tok_s,
+            total_tok_s=rates.total_tok_s,
+            rates_over=rates.over,
+            rates_over_s=rates.duration_s,
             tokens=self._tokens(),
             ttft_s=ttft,
             ttft_reasoning_s=spread(self._reasoning),
@@ -209,10 +214,11 @@ class Tally:
             itl_token_s=self._token_spread(itl),
             tpot_s=spread(self._tpot),
             e2e_s=spread(self._e2e),
-            goodput=counts["good"] / duration_s if self._has_slo else None,
+            goodput=counts["good"] / max(self.completed, 1) * rates.request_rate
+            if self._has_slo
+            else None,
             good_fraction=self._good_fraction(),
             arrival_lag_s=spread(self._late),
-            steady=self._steady(span.full),
             most_in_flight=most_in_flight,
             num_connections=client.num_connections,
             num_resent=client.num_resent,
@@ -249,14 +255,30 @@ class Tally:
             num_disagreeing=counts["disagreeing"],
         )
 
-    def _steady(self, full: Full | None) -> Steady | None:
-        if full is None or full.duration_s <= 0 or not self._counts["events"]:
-            return None
-        per_event = self._counts["tokens"] / self._counts["events"]
-        return Steady(
+    def _rates(self, span: Span, client: Client, *, is_closed: bool) -> Rates:
+        """Rates over the full load of a closed loop that is long enough, else over everything.
+
+        The tokens of requests that were under way at its end count up to there; so do requests, by
+        the share of their tokens. Tokens of failed requests are left out in proportion.
+        """
+        counts, full = self._counts, span.full
+        whole_s = max(span.end_s - span.start_s, 1e-9)
+        each_s = sum(self._e2e) / len(self._e2e) if self._e2e else 0.0
+        if not (is_closed and full and each_s and full.duration_s >= _FULL_LENGTHS * each_s):
+            return Rates(
+                over="whole run",
+                duration_s=whole_s,
+                request_rate=self.completed / whole_s,
+                output_tok_s=counts["tokens"] / whole_s,
+                total_tok_s=(counts["tokens"] + counts["prompt"]) / whole_s,
+            )
+        share = full.events / max(client.num_events, 1) / full.duration_s
+        return Rates(
+            over="full load",
             duration_s=full.duration_s,
-            output_tok_s=full.events * per_event / full.duration_s,
-            request_rate=full.requests / full.duration_s,
+            request_rate=self.completed * share,
+            output_tok_s=counts["tokens"] * share,
+            total_tok_s=(counts["tokens"] + counts["prompt"]) * share,
         )
 
 
@@ -292,6 +314,10 @@ def health(span: Span, client: Client, *, ttft: Spread | None, itl: Spread | Non
     ]
     if cpu > MOST_CPU_FRACTION:
         reasons.append(f"the client used {cpu:.0%} of a processor core")
+    wait_s = span.cpu_wait_s
+    if reasons and wait_s and wait_s > _MUCH_WAITING * (span.end_s - span.start_s):
+        share = wait_s / (span.end_s - span.start_s)
+        reasons.append(f"other processes had the cores for {share:.0%} of the time")
     return ClientHealth(
         cpu_s=span.cpu_s,
         cpu_wait_s=span.cpu_wait_s,

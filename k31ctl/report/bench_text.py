@@ -83,14 +83,9 @@ def _counts(stage: StageResult) -> list[str]:
         f"  requests   {stage.completed:,} answered, {stage.errors:,} failed{failed}",
         f"  rates      {stage.request_rate:.4g} requests/s, {stage.output_tok_s:,.0f} output and "
         f"{stage.total_tok_s:,.0f} total tokens/s",
-        f"             over {duration(stage.duration_s)}, from the first request to the end of "
-        "the last",
+        f"             over the {duration(stage.rates_over_s)} of {stage.rates_over}; "
+        f"{duration(stage.duration_s)} from the first request to the last end",
     ]
-    if stage.steady is not None:
-        lines.append(
-            f"             {stage.steady.output_tok_s:,.0f} output tokens/s in the "
-            f"{duration(stage.steady.duration_s)} of full load"
-        )
     if stage.goodput is not None:
         lines.append(
             f"  goodput    {stage.goodput:.4g} requests/s within --slo, "

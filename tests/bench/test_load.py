@@ -60,6 +60,24 @@ def test_a_duration_ends_the_sending_and_waits_for_what_is_under_way() -> None:
     assert found.duration_s >= 0.35
 
 
+def test_rates_of_a_closed_loop_are_those_of_its_full_load() -> None:
+    def tenth(asked: Asked) -> Iterator[Step]:
+        yield HEAD
+        for step in list(answer(asked))[1:]:
+            yield 0.03
+            yield step
+
+    with running_server(tenth) as server:
+        found = measured(server.url, concurrency=(2,), num_requests=None, duration_s=1.5)
+        short = measured(server.url, concurrency=(2,), num_requests=2)
+    assert (found.rates_over, short.rates_over) == ("full load", "whole run")
+    assert 1.4 < found.rates_over_s <= found.duration_s
+    assert found.output_tok_s == pytest.approx(4 * found.request_rate)
+    whole = found.completed / found.duration_s
+    assert whole * 0.95 <= found.request_rate <= whole * 1.25
+    assert short.request_rate == pytest.approx(2 / short.duration_s)
+
+
 def test_arrivals_do_not_wait_for_answers() -> None:
     with running_server(slow) as server:
         found = measured(server.url, concurrency=(), rates=(100.0,), num_requests=40)
@@ -184,7 +202,7 @@ def test_goodput_counts_requests_that_keep_every_limit() -> None:
     with running_server(some_slow) as server:
         found = measured(server.url, num_requests=8, slo="ttft_p99_s<=0.25")
     assert found.good_fraction == 0.75
-    assert found.goodput == pytest.approx(6 / found.duration_s)
+    assert found.goodput == pytest.approx(0.75 * found.request_rate)
 
 
 def test_plain_completions_are_read_as_well() -> None:

@@ -2,6 +2,7 @@
 
 import heapq
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -21,6 +22,7 @@ _TELL_S: Final = 0.5
 _PAUSE_S: Final = 0.2  # before a user whose request failed tries again
 _MOST_PAUSE_S: Final = 60.0
 _NS: Final = 1e9
+_ROUND_S: Final = 0.001  # of sending or adding up, before what has come is received
 
 
 class Driver:
@@ -43,6 +45,7 @@ class Driver:
         self._stage, self._client, self._source, self._sizes = stage, client, source, sizes
         self._tally, self._keep, self._random = tally, keep, random
         self._interrupt, self._clock, self._cap = interrupt, clock, most_in_flight
+        self._ended: deque[Exchange] = deque()
         self._due: list[tuple[float, int, RequestSize, Exchange | None]] = []
         self._num_sent = self._next_arrival = 0
         self.most_in_flight = 0
@@ -62,20 +65,19 @@ class Driver:
         tell_s, told = self._start_s + _TELL_S, 0
         while self._has_more():
             self._send_due()
-            ended = self._client.poll(self._wake_s(tell_s))
-            for exchange in ended:
+            wake_s = 0.0 if self._ended else self._wake_s(tell_s)
+            for exchange in self._client.poll(wake_s):
                 self._follow(exchange)
-            if ended:  # what is due goes out before anything is added up
+                self._ended.append(exchange)
                 self._end_s = self._clock()
-                self._send_due()
-                for exchange in ended:
-                    self._keep(self._tally_row(exchange), exchange)
+            if not self._due_now():  # what is due goes out before anything is added up
+                self._add_up()
             self._note_full()
             now_s = self._clock()
             if now_s >= tell_s:
                 yield self._progress(now_s, (self._client.num_events - told) / _TELL_S)
                 tell_s, told = now_s + _TELL_S, self._client.num_events
-        for exchange in self._client.abandoned():
+        for exchange in (*self._ended, *self._client.abandoned()):
             self._keep(self._tally_row(exchange), exchange)
         self._cpu_s = time.process_time() - self._cpu_s
         waited_s = processor_wait_s()
@@ -96,7 +98,7 @@ class Driver:
     def _has_more(self) -> bool:
         if self._interrupt.is_set:
             return False
-        return bool(self._due or self._client.num_in_flight or self._has_arrivals())
+        return bool(self._ended or self._due or self._client.num_in_flight or self._has_arrivals())
 
     def _has_arrivals(self) -> bool:
         arrivals = self._stage.arrivals
@@ -126,7 +128,8 @@ class Driver:
 
     def _send_due(self) -> None:
         now_s = self._clock()
-        while self._due and self._due[0][0] <= now_s and self._has_room():
+        until_s = now_s + _ROUND_S
+        while self._due_now() and self._has_room() and self._clock() < until_s:
             due_s, user, size, last = heapq.heappop(self._due)
             self._send(due_s, user, size, last)
         arrivals = self._stage.arrivals
@@ -137,6 +140,16 @@ class Driver:
             user, self._next_arrival = self._next_arrival, self._next_arrival + 1
             self._send(self._start_s + arrival.arrival_s, user, arrival.size, None)
             self._is_stopping = not self._has_arrivals()
+
+    def _due_now(self) -> bool:
+        return bool(self._due) and self._due[0][0] <= self._clock() and self._has_room()
+
+    def _add_up(self) -> None:
+        """Count requests that have ended, for a millisecond at most."""
+        until_s = self._clock() + _ROUND_S
+        while self._ended and self._clock() < until_s:
+            exchange = self._ended.popleft()
+            self._keep(self._tally_row(exchange), exchange)
 
     def _has_room(self) -> bool:
         return self._client.num_in_flight < self._cap

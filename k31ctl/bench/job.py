@@ -31,6 +31,7 @@ from k31ctl.values import frozen
 
 _SPARE_FILES: Final = 64
 _SCRAPE_S: Final = 2.0
+_PROBE_TOKENS: Final = 4
 _LEAST_GOOD: Final = 0.99
 
 
@@ -170,13 +171,15 @@ class Bench:
         tally: Tally,
         keep: Callable[[Row, Exchange], None],
         interrupt: Interrupt,
+        *,
+        sizes: Sizes | None = None,
     ) -> Driver:
         request = self._request
         return Driver(
             stage,
             client=client,
             source=source,
-            sizes=request.sizes,
+            sizes=sizes or request.sizes,
             tally=tally,
             keep=keep,
             most_in_flight=request.most_in_flight,
@@ -221,8 +224,21 @@ class Bench:
         events, tokens = Record(None).gap_files(0)
         with events, tokens:
             tally = Tally(events, tokens, None)
+            sizes = self._request.sizes
+            if self._request.num_warmup == 1:  # only to see that it is answered
+                sizes = Sizes(
+                    prompt_tokens=sizes.prompt_tokens,
+                    output_tokens=min(sizes.output_tokens, _PROBE_TOKENS),
+                    spread_fraction=0.0,
+                )
             driver = self._driver(
-                stage, client, source, tally, lambda _, exchange: ended.append(exchange), interrupt
+                stage,
+                client,
+                source,
+                tally,
+                lambda _, exchange: ended.append(exchange),
+                interrupt,
+                sizes=sizes,
             )
             for _ in driver.run():
                 pass

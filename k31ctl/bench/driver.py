@@ -181,7 +181,6 @@ class Driver:
             self._full = Full(
                 duration_s=self._clock() - self._start_s,
                 events=self._client.num_events,
-                requests=self._tally.completed,
             )
 
     def _progress(self, now_s: float, tok_s: float) -> Progress:

@@ -65,7 +65,6 @@ class Full:
 
     duration_s: float
     events: int
-    requests: int
 
 
 class Tally:

@@ -209,7 +209,15 @@ def test_a_client_that_cannot_keep_up_says_so_loudly() -> None:
 
     with running_server(flood) as server:
         done = k31ctl(
-            server.url, "--concurrency", "8", "--requests", "60", "--output-tokens", "10000"
+            server.url,
+            "--concurrency",
+            "8",
+            "--requests",
+            "60",
+            "--output-tokens",
+            "10000",
+            "--warmup",
+            "0",
         )
     assert done.returncode == 4
     assert "not a valid measurement" in done.stderr

@@ -30,7 +30,9 @@ COMMANDS: Final = (
     "verify",
     "doctor",
 )
-GROUPS: Final = ("profiles",)
+GROUPS: Final = ("bench", "profiles")
+# What a group does with a first argument that is none of its commands: ``bench URL``.
+DEFAULTS: Final = {"bench": ("load", ("load",))}
 
 
 def app_with(names: Collection[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
@@ -44,6 +46,16 @@ def app_with(names: Collection[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
         if name in names:
             app.add_typer(import_module(f"k31ctl.cli.{name}").app, name=name)
     return app
+
+
+def _with_default(arguments: Sequence[str]) -> list[str]:
+    """Name the command of a group that its arguments leave out."""
+    own = list(arguments)
+    if own and own[0] in DEFAULTS:
+        default, commands = DEFAULTS[own[0]]
+        if own[1:] and own[1] not in (*commands, "--help"):
+            own.insert(1, default)
+    return own
 
 
 def _app_for(arguments: Sequence[str]) -> typer.Typer:
@@ -63,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program: the one place where a failure becomes an exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     own, debug = _without_debug(given)
+    own = _with_default(own)
     try:
         _run(own)
     except K31Error as error:

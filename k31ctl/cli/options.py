@@ -50,7 +50,8 @@ def _lengths(text: str) -> Lengths:
     return Lengths(units.parse_list(text, units.parse_tokens))
 
 
-def _counts(text: str) -> Counts:
+def parse_counts(text: str) -> Counts:
+    """Read a comma list of positive whole numbers."""
     return Counts(units.parse_list(text, _count))
 
 
@@ -155,7 +156,7 @@ BatchOpt = Annotated[
     typer.Option(
         "--batch",
         metavar="N,...",
-        parser=said("--batch", _counts),
+        parser=said("--batch", parse_counts),
         help="Such as 1,8,32.",
         rich_help_panel="Load",
     ),

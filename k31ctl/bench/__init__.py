@@ -1,0 +1,1 @@
+"""Loads an endpoint over HTTP and measures what comes back."""

@@ -1,0 +1,138 @@
+"""``k31ctl bench``: load an endpoint and measure it."""
+
+import os
+import time
+from random import Random
+
+import typer
+
+from k31ctl.cli.bench_options import (
+    BodyOpt,
+    BudgetOpt,
+    BurstinessOpt,
+    CompletionsOpt,
+    ConcurrencyOpt,
+    ConstantOpt,
+    DatasetOpt,
+    DurationOpt,
+    EffortOpt,
+    GapTimeoutOpt,
+    IgnoreEosOpt,
+    InFlightOpt,
+    KeyOpt,
+    ModelOpt,
+    OutOpt,
+    RateOpt,
+    RepeatOpt,
+    RequestsOpt,
+    SaturateOpt,
+    SeedOpt,
+    SharedOpt,
+    SloOpt,
+    SpeedOpt,
+    SpreadOpt,
+    ThinkOpt,
+    TimeoutOpt,
+    TraceOpt,
+    TurnsOpt,
+    UrlArg,
+    WarmupOpt,
+    parse_extra,
+)
+from k31ctl.cli.options import CsvOpt, GateOpt, JsonOpt, OutputTokensOpt, PromptTokensOpt
+
+app = typer.Typer(no_args_is_help=True, help="Load an endpoint and measure what it gives.")
+
+
+@app.callback()
+def bench() -> None:
+    """Load an endpoint and measure what it gives: k31ctl bench URL."""
+
+
+@app.command()
+def load(
+    url: UrlArg,
+    concurrency: ConcurrencyOpt = None,
+    rate: RateOpt = None,
+    trace: TraceOpt = None,
+    speed: SpeedOpt = 1.0,
+    burstiness: BurstinessOpt = 1.0,
+    duration: DurationOpt = None,
+    requests: RequestsOpt = None,
+    repeat: RepeatOpt = 1,
+    warmup: WarmupOpt = 1,
+    time_budget: BudgetOpt = None,
+    slo: SloOpt = None,
+    model: ModelOpt = None,
+    prompt_tokens: PromptTokensOpt = None,
+    output_tokens: OutputTokensOpt = None,
+    spread: SpreadOpt = 0.0,
+    shared_prefix: SharedOpt = 0.0,
+    dataset: DatasetOpt = None,
+    turns: TurnsOpt = 1,
+    think: ThinkOpt = 0.0,
+    reasoning_effort: EffortOpt = None,
+    body: BodyOpt = None,
+    seed: SeedOpt = 0,
+    timeout: TimeoutOpt = 600.0,
+    gap_timeout: GapTimeoutOpt = 60.0,
+    most_in_flight: InFlightOpt = 8192,
+    api_key_env: KeyOpt = "K31CTL_API_KEY",
+    out: OutOpt = None,
+    csv: CsvOpt = None,
+    gate: GateOpt = None,
+    *,
+    constant: ConstantOpt = False,
+    saturate: SaturateOpt = False,
+    completions: CompletionsOpt = False,
+    ignore_eos: IgnoreEosOpt = True,
+    as_json: JsonOpt = False,
+) -> None:
+    """Send requests to an endpoint and measure its answers; the word load may be left out.
+
+    k31ctl bench http://127.0.0.1:8000 --concurrency 1,8,64 --duration 60
+
+    k31ctl bench http://127.0.0.1:8000 --rate 4 --slo 'ttft_p99_s<=2' --out run
+    """
+    from k31ctl.bench.asked import AskedLoad, bench_request
+    from k31ctl.bench.job import Bench
+    from k31ctl.core.gates import parse_gate
+    from k31ctl.report.bench import show_bench
+
+    gates = [parse_gate(text) for text in gate or ()]
+    asked = AskedLoad(
+        url=url,
+        concurrency=concurrency or (),
+        rates=rate or (),
+        trace=trace,
+        speed=speed,
+        burstiness=None if constant else burstiness,
+        duration_s=duration,
+        num_requests=requests,
+        repeat=repeat,
+        num_warmup=warmup,
+        seeks_saturation=saturate,
+        budget_s=time_budget,
+        slo=slo,
+        model=model,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        spread_fraction=spread,
+        shared_fraction=shared_prefix,
+        dataset=dataset,
+        num_turns=turns,
+        think_s=think,
+        is_chat=not completions,
+        ignore_eos=ignore_eos,
+        reasoning_effort=reasoning_effort,
+        body=parse_extra(body or []),
+        seed=seed,
+        timeout_s=timeout,
+        gap_timeout_s=gap_timeout,
+        most_in_flight=most_in_flight,
+        key_variable=api_key_env,
+        folder=out,
+    )
+    request = bench_request(asked, environment=os.environ, random=Random(seed))
+    told = Bench(request, clock=time.perf_counter).run()
+    show_bench(told, inputs=request.described, csv=csv, gates=gates, as_json=as_json)

@@ -93,12 +93,16 @@ class Verification:
             files = {finding.file for finding in errors if finding.file}
             place = f" in {counted(len(files), 'file')}" if files else ""
             raise NotProvenError(
-                f"{counted(len(errors), 'error')}{place}",
-                where=self.folder,
-                remedy=f"k31ctl verify {self.folder} --repair fetches what is damaged"
-                if self.repair is None
-                else "fetch the named files again, then verify again",
+                f"{counted(len(errors), 'error')}{place}", where=self.folder, remedy=self._remedy
             )
+
+    @property
+    def _remedy(self) -> str:
+        if self.record and not self.digests.num_files:
+            return "fetch into the folder with k31ctl fetch: it renews the record"
+        if self.repair is None:
+            return f"k31ctl verify {self.folder} --repair fetches what is damaged"
+        return "fetch the named files again, then verify again"
 
 
 def verify_checkpoint(

@@ -110,6 +110,11 @@ def parse_list(text: str, parse_one: Callable[[str], T]) -> tuple[T, ...]:
     return tuple(parse_one(entry.strip()) for entry in entries)
 
 
+def counted(number_of: int, one: str) -> str:
+    """A count and its noun, ``1 file`` and ``2 files``."""
+    return f"{number_of:,} {one}{'' if number_of == 1 else 's'}"
+
+
 def show(value: float, unit: str) -> str:
     """Write a quantity with the decimal prefix that leaves one to three digits before the point.
 

@@ -1,5 +1,8 @@
 """``k31ctl serve``: from a plan to the files that start it."""
 
+import os
+from pathlib import Path
+
 from k31ctl.cli import options as opt
 from k31ctl.cli import plan_options as planning
 from k31ctl.cli import serve_options as own
@@ -81,6 +84,8 @@ def serve(
         as_json=as_json,
     )
     place = own.asked_place(head, hosts, interface)
+    folder = own.checked_name("--model-path", model_path)
+    _require_whole(folder)
     asked = Asked(
         role=Role.UNIFIED,
         layout=layout,
@@ -95,7 +100,7 @@ def serve(
         text_only=text_only,
         port=port,
         served_name=own.checked_name("--served-name", served_name),
-        folder=own.checked_name("--model-path", model_path),
+        folder=folder,
         image=own.checked_name("--image", image),
     )
     store = Store(default_folders(profiles or ()))
@@ -139,3 +144,11 @@ def serve(
         force=force,
         as_json=as_json,
     )
+
+
+def _require_whole(model_path: str | None) -> None:
+    """Refuse a folder of this machine that holds a part of a checkpoint; others are not seen."""
+    from k31ctl.fetch.partial_marker import require_whole
+
+    if model_path and os.access(model_path, os.X_OK) and Path(model_path).is_dir():
+        require_whole(Path(model_path))

@@ -33,11 +33,19 @@ _HEX: Final = frozenset("0123456789abcdef")
 
 @frozen
 class Expected:
-    """A file as its record has it: SHA-256, or git's blob id where the digest is 40 digits."""
+    """A file as its record has it: SHA-256, or git's blob id where the digest is 40 digits.
+
+    Without a digest its contents cannot be proven.
+    """
 
     path: str
     size_bytes: int | None
     digest: str | None
+
+    @property
+    def has_sha256(self) -> bool:
+        """Whether the digest is the one that a file can be fetched by."""
+        return self.digest is not None and len(self.digest) == _SHA256_LENGTH
 
 
 @frozen
@@ -49,6 +57,11 @@ class DigestCheck:
     num_reused: int
     hashed_bytes: int
     findings: tuple[Finding, ...]
+
+
+NO_DIGESTS: Final = DigestCheck(
+    num_files=0, num_hashed=0, num_reused=0, hashed_bytes=0, findings=()
+)
 
 
 def expected_files(folder: Path, manifest: Path | None) -> tuple[str, tuple[Expected, ...]]:
@@ -67,8 +80,9 @@ def _from_manifest(path: Path) -> Iterator[Expected]:
     try:
         document: Any = json.loads(read_record(path, most_bytes=_MAX_RECORD_BYTES))
         for entry in document["files"]:
-            yield _expected(entry["path"], entry["size_bytes"], entry["sha256"])
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            digest = entry.get("sha256") or entry.get("blob_id") or None
+            yield _expected(entry["path"], entry["size_bytes"], digest)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise InputError(
             "the manifest is not one that this version can read",
             where=str(path),
@@ -101,9 +115,8 @@ def _from_hub(folder: Path) -> Iterator[Expected]:
     for path in sorted(records.rglob("*.metadata")):
         lines = path.read_text(errors="replace").splitlines()
         digest = lines[1].strip() if len(lines) > 1 else ""
-        if _is_digest(digest):
-            name = path.relative_to(records).as_posix().removesuffix(".metadata")
-            yield Expected(path=name, size_bytes=None, digest=digest)
+        name = path.relative_to(records).as_posix().removesuffix(".metadata")
+        yield Expected(path=name, size_bytes=None, digest=digest if _is_digest(digest) else None)
 
 
 def check_files(
@@ -114,9 +127,16 @@ def check_files(
     num_jobs: int,
     only_sizes: bool,
     watch: Watch,
+    record_name: str = MANIFEST_NAME,
 ) -> DigestCheck:
-    """Hold sizes, and unless told otherwise digests, against the record; large files first."""
+    """Hold sizes, and unless told otherwise digests, against the record; large files first.
+
+    A record that names no file, and a file without a digest in it, prove nothing: both are found.
+    """
     findings: list[Finding] = []
+    if not expected:
+        text = "names no file: the record is damaged"
+        findings.append(Finding(level=Level.SIZES, file=record_name, problem=text))
     to_hash: list[tuple[Expected, Stamp]] = []
     num_reused = 0
     for file in expected:
@@ -126,8 +146,10 @@ def check_files(
         elif file.size_bytes is not None and stamp.size_bytes != file.size_bytes:
             text = f"has {stamp.size_bytes:,} bytes instead of {file.size_bytes:,}"
             findings.append(_finding(file, Level.SIZES, text))
-        elif file.digest is None or only_sizes:
+        elif only_sizes:
             continue
+        elif file.digest is None:
+            findings.append(_finding(file, Level.DIGESTS, "has no digest in the record"))
         elif proven.knows(file.path, stamp, file.digest):
             num_reused += 1
         else:

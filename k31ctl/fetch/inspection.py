@@ -3,7 +3,7 @@
 import gc
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,7 @@ from k31ctl.catalog.models import load_model, model_at
 from k31ctl.catalog.store import Store
 from k31ctl.core.difference import Comparison, Difference
 from k31ctl.core.model import Model
+from k31ctl.core.tensors import TensorTemplate
 from k31ctl.errors import NotProvenError, UsageError
 from k31ctl.fetch.headers import Header, read_headers
 from k31ctl.fetch.index import CheckpointFiles, IndexCheck, checkpoint_files
@@ -28,6 +29,16 @@ class Corruption:
 
     file: str
     problem: str
+
+
+@frozen
+class HeaderCheck:
+    """What headers hold, against templates and index."""
+
+    header_bytes: int
+    difference: Difference
+    corrupt: tuple[Corruption, ...]
+    warnings: tuple[str, ...]
 
 
 @frozen
@@ -97,8 +108,27 @@ def inspect_headers(
     place: str, found: CheckpointFiles, model: Model, headers: Iterable[Header]
 ) -> Inspection:
     """Compare headers, from wherever they come, with the model's tensors and with the index."""
+    check = check_headers(found, model.templates, headers)
+    return Inspection(
+        folder=place,
+        model=model,
+        num_files=len(found.files),
+        header_bytes=check.header_bytes,
+        difference=check.difference,
+        corrupt=check.corrupt,
+        warnings=check.warnings,
+    )
+
+
+def check_headers(
+    found: CheckpointFiles, templates: Sequence[TensorTemplate], headers: Iterable[Header]
+) -> HeaderCheck:
+    """Compare headers with templates and with the index; takes the index's entries away.
+
+    Without templates every tensor is unexpected; the rest of the answer stands.
+    """
     index = IndexCheck(found.weight_map) if found.weight_map is not None else None
-    comparison = Comparison(model.templates, cap=NAMES_CAP)
+    comparison = Comparison(templates, cap=NAMES_CAP)
     corrupt: list[Corruption] = []
     broken: set[str] = set()
     header_bytes = 0
@@ -119,10 +149,7 @@ def inspect_headers(
             if file not in broken
         ]
     corrupt += _duplicates(difference)
-    return Inspection(
-        folder=place,
-        model=model,
-        num_files=len(found.files),
+    return HeaderCheck(
         header_bytes=header_bytes,
         difference=difference,
         corrupt=tuple(corrupt),

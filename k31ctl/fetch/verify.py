@@ -1,17 +1,17 @@
 """A checkpoint on disk, proven level by level: sizes, digests, structure, values."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from k31ctl.catalog.models import load_model, model_at
+from k31ctl.catalog.models import load_model
 from k31ctl.catalog.store import Store
-from k31ctl.core.model import Model
 from k31ctl.errors import InputError, K31Error, NotProvenError
 from k31ctl.fetch.deep import check_values
 from k31ctl.fetch.digest_check import (
+    NO_DIGESTS,
     DigestCheck,
     Expected,
     check_files,
@@ -19,16 +19,15 @@ from k31ctl.fetch.digest_check import (
     extra_files,
 )
 from k31ctl.fetch.findings import Finding, Level, Severity
-from k31ctl.fetch.headers import read_headers
 from k31ctl.fetch.hub import Hub
-from k31ctl.fetch.index import CheckpointFiles, checkpoint_files
-from k31ctl.fetch.inspection import Inspection, inspect_files
 from k31ctl.fetch.manifest import MANIFEST_NAME, Manifest, read_manifest_file
 from k31ctl.fetch.partial_marker import part_of, read_marker
 from k31ctl.fetch.proven import ProvenFiles
 from k31ctl.fetch.record_check import record_findings, record_of
-from k31ctl.fetch.repair import Repair, damaged_files, model_held, repair_files
+from k31ctl.fetch.repair import Repair, damaged_files, repair_files
+from k31ctl.fetch.structure import Structure, basis_of, check_structure
 from k31ctl.fetch.watch import Watch
+from k31ctl.units import counted
 from k31ctl.values import frozen
 
 LEVELS: Final = tuple(Level)
@@ -50,6 +49,11 @@ class Wanted:
         """Files read at once: the processors of this machine unless told."""
         return self.num_jobs or os.cpu_count() or 1
 
+    @property
+    def looks_at_structure(self) -> bool:
+        """Whether headers are read too."""
+        return self.deepest in (Level.STRUCTURE, Level.VALUES)
+
 
 @frozen
 class Verification:
@@ -59,7 +63,7 @@ class Verification:
     record: str
     deepest: Level
     digests: DigestCheck
-    inspection: Inspection | None
+    structure: Structure | None
     num_values_tensors: int
     values_bytes: int
     num_values_reused: int
@@ -85,14 +89,20 @@ class Verification:
         if self.repair is not None and self.repair.failure is not None:
             raise self.repair.failure
         if not self.is_proven:
-            files = {finding.file for finding in self.findings}
+            errors = [f for f in self.findings if f.severity is Severity.ERROR]
+            files = {finding.file for finding in errors if finding.file}
+            place = f" in {counted(len(files), 'file')}" if files else ""
             raise NotProvenError(
-                f"{len(self.findings):,} findings in {len(files):,} files",
-                where=self.folder,
-                remedy=f"k31ctl verify {self.folder} --repair fetches what is damaged"
-                if self.repair is None
-                else "fetch the named files again, then verify again",
+                f"{counted(len(errors), 'error')}{place}", where=self.folder, remedy=self._remedy
             )
+
+    @property
+    def _remedy(self) -> str:
+        if self.record and not self.digests.num_files:
+            return "fetch into the folder with k31ctl fetch: it renews the record"
+        if self.repair is None:
+            return f"k31ctl verify {self.folder} --repair fetches what is damaged"
+        return "fetch the named files again, then verify again"
 
 
 def verify_checkpoint(
@@ -100,29 +110,28 @@ def verify_checkpoint(
 ) -> Verification:
     """Verify a folder as deep as wanted; reads it, and writes nothing but its own journal.
 
-    Raises InputError where there is nothing to verify, or no model to hold it against.
+    Raises InputError where there is nothing to verify, or no model where one is named; a folder
+    without a known model is told in a finding.
     """
     _require_folder(folder)
     watch = watch or Watch()
     record, expected = expected_files(folder, wanted.manifest)
+    marker, basis, structure, values = read_marker(folder), None, None, None
+    if wanted.looks_at_structure:  # what is wrong with the request is told before hours of reading
+        basis = basis_of(store, folder, wanted.model_spec, marker, has_record=bool(record))
     proven = ProvenFiles(folder, forget=wanted.again)
     try:
-        digests = _digests(folder, wanted, expected, proven, watch)
-        findings = [*digests.findings, *(extra_files(folder, expected) if expected else ())]
+        digests = _digests(folder, wanted, record, expected, proven, watch)
+        findings = [*digests.findings, *(extra_files(folder, expected) if record else ())]
         manifest = record_of(folder, wanted.manifest)
         findings += record_findings(manifest) if manifest else ()
-        warnings = [] if expected else [_NO_RECORD]
-        inspection, marker, values = None, read_marker(folder), None
-        if wanted.deepest in (Level.STRUCTURE, Level.VALUES):
-            found = checkpoint_files(folder)
-            model = model_held(_model(store, folder, wanted.model_spec), marker)
-            inspection = inspect_files(folder, found, model)
-            findings += _structure_findings(
-                folder, found, inspection, is_partial=marker is not None
-            )
-            warnings += inspection.warnings
-        if wanted.deepest is Level.VALUES:
-            files = checkpoint_files(folder).files
+        warnings = [] if record else [_NO_RECORD]
+        if basis is not None:
+            structure = check_structure(folder, basis)
+            findings += structure.findings
+            warnings += structure.warnings
+        if basis is not None and wanted.deepest is Level.VALUES:
+            files = basis.file_names
             values = check_values(folder, files, num_jobs=wanted.jobs, proven=proven, watch=watch)
             findings += values.findings
     finally:
@@ -132,7 +141,7 @@ def verify_checkpoint(
         record=record,
         deepest=wanted.deepest,
         digests=digests,
-        inspection=inspection,
+        structure=structure,
         num_values_tensors=values.num_tensors if values else 0,
         values_bytes=values.num_bytes if values else 0,
         num_values_reused=values.num_reused if values else 0,
@@ -161,11 +170,13 @@ def repair_checkpoint(
     folder can then not even be looked at, it is raised.
     """
     _require_folder(folder)
-    _, expected = expected_files(folder, wanted.manifest)
+    record_name, expected = expected_files(folder, wanted.manifest)
+    if wanted.model_spec is not None and wanted.looks_at_structure:
+        load_model(store, wanted.model_spec)  # a wrong name is told before anything is fetched
     proven = ProvenFiles(folder, forget=wanted.again)
-    digests = _digests(folder, wanted, expected, proven, watch)
+    digests = _digests(folder, wanted, record_name, expected, proven, watch)
     proven.save()
-    damaged = damaged_files(digests.findings, expected)
+    damaged = [f for f in damaged_files(digests.findings, expected) if f.has_sha256]
     repair = None
     if damaged:
         manifest = wanted.manifest or folder / MANIFEST_NAME
@@ -206,10 +217,13 @@ def _require_folder(folder: Path) -> None:
 def _digests(
     folder: Path,
     wanted: Wanted,
+    record: str,
     expected: Sequence[Expected],
     proven: ProvenFiles,
     watch: Watch,
 ) -> DigestCheck:
+    if not record:
+        return NO_DIGESTS
     return check_files(
         folder,
         expected,
@@ -217,45 +231,5 @@ def _digests(
         num_jobs=wanted.jobs,
         only_sizes=wanted.deepest is Level.SIZES,
         watch=watch,
+        record_name=Path(record).name,
     )
-
-
-def _model(store: Store, folder: Path, model_spec: str | None) -> Model:
-    return model_at(folder) if model_spec is None else load_model(store, model_spec)
-
-
-def _structure_findings(
-    folder: Path,
-    found: CheckpointFiles,
-    inspection: Inspection,
-    *,
-    is_partial: bool,
-) -> Iterator[Finding]:
-    """What headers, index and inventory say of each other; in a part, absent tensors are meant."""
-    d = inspection.difference
-    for each in inspection.corrupt:
-        yield Finding(level=Level.STRUCTURE, file=each.file, problem=each.problem)
-    if not is_partial:
-        for name in d.missing:
-            yield Finding(level=Level.STRUCTURE, file="", tensor=name, problem="is missing")
-        if d.num_missing > len(d.missing):
-            more = f"and {d.num_missing - len(d.missing):,} more tensors are missing"
-            yield Finding(level=Level.STRUCTURE, file="", problem=more)
-    wrong = {name: "is not of this model" for name in d.unexpected}
-    for mismatch in d.mismatched:
-        text = f"is {mismatch.found} instead of {mismatch.expected}"
-        wrong |= dict.fromkeys(mismatch.names, text)
-    if not wrong:
-        return
-    for header in read_headers(folder, found.files):
-        for tensor, begin in zip(header.tensors, header.begins, strict=True):
-            if tensor.name in wrong:
-                start = header.data_start + begin
-                yield Finding(
-                    level=Level.STRUCTURE,
-                    file=header.file,
-                    tensor=tensor.name,
-                    problem=wrong[tensor.name],
-                    start=start,
-                    end=start + tensor.num_bytes,
-                )

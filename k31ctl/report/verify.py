@@ -10,12 +10,13 @@ from k31ctl.errors import GateError
 from k31ctl.fetch.findings import Finding, Level, Severity
 from k31ctl.fetch.inspection import NAMES_CAP
 from k31ctl.fetch.repair import Repair
+from k31ctl.fetch.structure import Structure
 from k31ctl.fetch.verify import Verification
 from k31ctl.report.envelope import envelope
 from k31ctl.report.inspect import inspection_result
 from k31ctl.report.lines import folded, printable
 from k31ctl.report.provenance import provenance, provenance_lines
-from k31ctl.units import show_bytes
+from k31ctl.units import counted, show_bytes
 
 _MAX_LINES: Final = 20
 
@@ -69,9 +70,7 @@ def verification_result(found: Verification) -> dict[str, Any]:
         "part_of": found.part_of,
         "repair": _repair(found.repair),
     }
-    names = ("num_tensors", "total_bytes", "total_params", "missing", "unexpected", "mismatched")
-    held = {} if found.inspection is None else inspection_result(found.inspection)
-    result |= {name: held.get(name) for name in names}
+    result |= _structure(found.structure)
     result["corrupt"] = [
         {"file": f.file, "tensor": f.tensor, "start": f.start, "end": f.end, "problem": f.problem}
         for f in errors
@@ -80,9 +79,21 @@ def verification_result(found: Verification) -> dict[str, Any]:
     return result
 
 
+def _structure(found: Structure | None) -> dict[str, Any]:
+    """What of the structure is known; null is what was not looked at."""
+    names = ("num_tensors", "total_bytes", "total_params", "missing", "unexpected", "mismatched")
+    held: dict[str, Any] = {}
+    if found is not None and found.inspection is not None:
+        held = inspection_result(found.inspection)
+    elif found is not None and found.num_files:
+        held = {"num_tensors": found.num_tensors, "total_bytes": found.total_bytes}
+    return {name: held.get(name) for name in names}
+
+
 def _document(found: Verification, gates: Sequence[Gate]) -> str:
     inputs = {"checkpoint": found.folder, "gates": [gate.text for gate in gates]}
-    assumptions = () if found.inspection is None else found.inspection.model.assumptions
+    inspection = found.structure and found.structure.inspection
+    assumptions = inspection.model.assumptions if inspection else ()
     return envelope(
         "verify",
         inputs=inputs,
@@ -95,27 +106,29 @@ def _document(found: Verification, gates: Sequence[Gate]) -> str:
 def _text(found: Verification) -> list[str]:
     d = found.digests
     lines = [*folded(_conclusion(found), indent=""), ""]
-    record = f"{d.num_files:,} files in {found.record}" if found.record else "no record here"
+    record = (
+        f"{counted(d.num_files, 'file')} in {found.record}" if found.record else "no record here"
+    )
     if found.manifest is not None:
         for line in provenance_lines(found.manifest):
             lines += folded(line, indent="")
     lines += folded(f"sizes      {record}", indent="")
     if found.deepest is not Level.SIZES:
         lines.append(
-            f"digests    {d.num_hashed:,} files read ({show_bytes(d.hashed_bytes)}), "
+            f"digests    {counted(d.num_hashed, 'file')} read ({show_bytes(d.hashed_bytes)}), "
             f"{d.num_reused:,} proven before"
         )
-    if found.inspection is not None:
-        i = found.inspection
-        lines.append(f"structure  {i.difference.num_tensors:,} tensors in {i.num_files:,} files")
+    if found.structure is not None and found.structure.num_files:
+        s = found.structure
+        tensors, files = counted(s.num_tensors, "tensor"), counted(s.num_files, "file")
+        known = "" if s.inspection is not None else ", not held against a model"
+        lines.append(f"structure  {tensors} in {files}{known}")
     if found.deepest is Level.VALUES:
+        tensors = counted(found.num_values_tensors, "tensor")
+        before = f", {counted(found.num_values_reused, 'file')} read before"
         lines.append(
-            f"values     {found.num_values_tensors:,} tensors, {show_bytes(found.values_bytes)}"
-            + (
-                f", {found.num_values_reused:,} files read before"
-                if found.num_values_reused
-                else ""
-            )
+            f"values     {tensors}, {show_bytes(found.values_bytes)}"
+            + (before if found.num_values_reused else "")
         )
     if found.repair is not None:
         lines += _repair_lines(found.repair)
@@ -138,7 +151,7 @@ def _text(found: Verification) -> list[str]:
 def _repair_lines(repair: Repair) -> list[str]:
     refetched, damaged = show_bytes(repair.bytes_refetched), show_bytes(repair.bytes_damaged)
     what = f"{refetched} fetched for {damaged} of damaged files"
-    lines = [f"repaired   {len(repair.mended):,} files: {what}"]
+    lines = [f"repaired   {counted(len(repair.mended), 'file')}: {what}"]
     return lines + [
         f"           {each.path}  {show_bytes(each.bytes_refetched)}: {each.how.value}"
         for each in repair.mended[:_MAX_LINES]
@@ -160,7 +173,7 @@ def _repair(repair: Repair | None) -> dict[str, Any] | None:
 def _conclusion(found: Verification) -> str:
     if not found.is_proven:
         num_errors = sum(f.severity is Severity.ERROR for f in found.findings)
-        return f"Not proven: {num_errors:,} errors."
+        return f"Not proven: {counted(num_errors, 'error')}."
     if not found.record:
         return "No fault found, but nothing here says what the files should contain."
     if found.deepest is Level.SIZES:

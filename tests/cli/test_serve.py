@@ -165,3 +165,15 @@ def test_a_file_that_is_no_plan_is_told(k31ctl: Run, tmp_path: Path, text: str) 
     done = k31ctl("serve", "--plan", str(plan))
     assert (done.returncode, done.stdout) == (3, "")
     assert "Traceback" not in done.stderr
+
+
+def test_a_part_of_a_checkpoint_is_not_served(k31ctl: Run, tmp_path: Path) -> None:
+    words = ("serve", "kimi-k3", "--on", "8x-b300", "--model-path", str(tmp_path))
+    assert k31ctl(*words).returncode == 0
+    marker = {"schema": "k31ctl/partial/v1", "selection": "--layers 0-3"}
+    (tmp_path / "k31ctl-partial.json").write_text(json.dumps(marker))
+    done = k31ctl(*words)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "this is a part of a checkpoint: --layers 0-3" in done.stderr
+    (tmp_path / "k31ctl-partial.json").write_text("{")
+    assert k31ctl(*words).returncode == 3

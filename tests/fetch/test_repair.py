@@ -116,6 +116,29 @@ def test_without_damage_no_hub_is_asked(hub: HubServer, repair: Repair) -> None:
     assert (told(done)["repair"], hub.asked) == (None, [])
 
 
+def test_a_repair_ends_with_its_answer_where_the_model_is_not_known(
+    hub: HubServer, folder: Path, repair: Repair
+) -> None:
+    flip(folder / SHARDS[0], -3)
+    (folder / "config.json").write_text("{}")
+    hub.files["config.json"] = b"{ }"  # not what was fetched, so it stays as it is
+    done = repair("--json")
+    assert done.returncode == 5, done.stderr
+    found = told(done)
+    assert [each["path"] for each in found["repair"]["files"]] == [SHARDS[0]]
+    assert {each["file"] for each in found["corrupt"]} == {"config.json"}
+
+
+def test_a_file_without_a_digest_is_told_and_not_fetched(
+    hub: HubServer, folder: Path, repair: Repair
+) -> None:
+    record = json.loads((folder / "k31ctl-manifest.json").read_text())
+    record["files"][0] |= {"sha256": None, "blob_id": None}
+    (folder / "k31ctl-manifest.json").write_text(json.dumps(record))
+    done = repair("--json")
+    assert (done.returncode, told(done)["repair"], hub.asked) == (5, None, [])
+
+
 def test_verify_names_the_block_from_which_on_a_file_is_wrong(folder: Path) -> None:
     flip(folder / BIG, 3 * BLOCK_BYTES + 7)
     found = verify_checkpoint(Store(default_folders(())), folder, Wanted(num_jobs=1))

@@ -1,5 +1,6 @@
 """Faults put into real files, and the level that has to see each of them."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -9,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from k31ctl.catalog import Store, default_folders
-from k31ctl.errors import InputError, NotProvenError
+from k31ctl.errors import InputError, K31Error, NotProvenError
 from k31ctl.fetch.digest_check import digest_of
 from k31ctl.fetch.findings import Finding, Level, Severity
 from k31ctl.fetch.proven import JOURNAL_NAME
@@ -181,6 +182,127 @@ def test_an_unexpected_type_is_named_with_its_bytes(folder: Path) -> None:
     assert found.problem == "is F16 [64] instead of BF16 [64]"
 
 
+def change_record(folder: Path, **changes: object) -> None:
+    """Change the entry of the second file of weights."""
+    document = json.loads((folder / MANIFEST).read_text())
+    (entry,) = (e for e in document["files"] if e["path"] == SHARDS[1])
+    entry |= changes
+    (folder / MANIFEST).write_text(json.dumps(document))
+
+
+def test_a_file_without_a_digest_in_the_record_is_not_proven(folder: Path) -> None:
+    change_record(folder, sha256=None)
+    (found,) = errors(verified(folder))
+    assert (found.file, found.level) == (SHARDS[1], Level.DIGESTS)
+    assert found.problem == "has no digest in the record"
+    assert verified(folder, Level.SIZES).is_proven
+
+
+def test_a_blob_id_in_the_record_is_enough(folder: Path) -> None:
+    raw = (folder / SHARDS[1]).read_bytes()
+    blob_id = hashlib.sha1(b"blob %d\0" % len(raw) + raw, usedforsecurity=False).hexdigest()
+    change_record(folder, sha256=None, blob_id=blob_id)
+    assert verified(folder).findings == ()
+    flip(folder / SHARDS[1], -3)
+    assert [f.file for f in errors(verified(folder))] == [SHARDS[1]]
+
+
+@pytest.mark.parametrize("deepest", [Level.SIZES, Level.STRUCTURE])
+def test_a_record_of_no_files_proves_nothing_and_weights_are_told(
+    folder: Path, deepest: Level
+) -> None:
+    document = json.loads((folder / MANIFEST).read_text()) | {"files": []}
+    (folder / MANIFEST).write_text(json.dumps(document))
+    told = {(f.file, f.problem) for f in errors(verified(folder, deepest))}
+    assert told == {
+        (MANIFEST, "names no file: the record is damaged"),
+        *((name, "is not in the record of this folder") for name in SHARDS),
+    }
+
+
+@pytest.mark.parametrize("tag", ["commit\nnot-a-digest\n1.0\n", "commit\n", ""])
+def test_a_hub_record_without_a_digest_is_not_proven(folder: Path, tag: str) -> None:
+    records = folder / ".cache" / "huggingface" / "download"
+    records.mkdir(parents=True)
+    for entry in json.loads((folder / MANIFEST).read_text())["files"]:
+        (records / f"{entry['path']}.metadata").write_text(f"commit\n{entry['sha256']}\n1.0\n")
+    (records / f"{SHARDS[2]}.metadata").write_text(tag)
+    (folder / MANIFEST).unlink()
+    (found,) = errors(verified(folder))
+    assert (found.file, found.problem) == (SHARDS[2], "has no digest in the record")
+
+
+def warned(found: Verification) -> list[tuple[str, str]]:
+    return [(f.file, f.problem) for f in found.findings if f.severity is Severity.WARNING]
+
+
+def unmodel(folder: Path, how: str) -> None:
+    """Take from a folder what tells its model, and record it so."""
+    if how == "absent":
+        (folder / "config.json").unlink()
+    else:
+        (folder / "config.json").write_text({"unnamed": "{}", "broken": "{"}[how])
+    write_manifest(folder)
+
+
+@pytest.mark.parametrize("how", ["absent", "unnamed", "broken"])
+def test_without_a_known_model_everything_else_is_looked_at(folder: Path, how: str) -> None:
+    unmodel(folder, how)
+    found = verified(folder, Level.VALUES)
+    assert found.is_proven
+    ((file, problem),) = warned(found)
+    assert file == "config.json"
+    assert "structure not held against a model: " in problem
+    assert found.structure is not None
+    assert found.structure.inspection is None
+    assert found.structure.num_tensors == found.num_values_tensors > 0
+
+
+def test_without_a_known_model_damage_is_told_by_digest_header_and_index(folder: Path) -> None:
+    unmodel(folder, "unnamed")
+    flip(folder / SHARDS[1], -3)
+    os.truncate(folder / SHARDS[2], (folder / SHARDS[2]).stat().st_size - 1)
+    index = json.loads((folder / INDEX).read_text())
+    index["weight_map"]["absent.weight"] = SHARDS[0]
+    (folder / INDEX).write_text(json.dumps(index))
+    found = {(f.level, f.file) for f in errors(verified(folder))}
+    assert found == {
+        (Level.DIGESTS, SHARDS[1]),
+        (Level.SIZES, SHARDS[2]),
+        (Level.STRUCTURE, SHARDS[2]),
+        (Level.SIZES, INDEX),
+        (Level.STRUCTURE, SHARDS[0]),
+    }
+
+
+def test_a_named_model_that_is_none_is_refused_before_anything_is_read(folder: Path) -> None:
+    with pytest.raises(K31Error, match="no-such-model"):
+        verified(folder, model_spec="no-such-model")
+    assert not (folder / JOURNAL_NAME).exists()
+
+
+def test_an_index_that_cannot_be_read_does_not_hide_other_damage(folder: Path) -> None:
+    (folder / INDEX).write_text("{")
+    flip(folder / SHARDS[0], -3)
+    found = {(f.level, f.file) for f in errors(verified(folder))}
+    assert found == {
+        (Level.DIGESTS, SHARDS[0]),
+        (Level.SIZES, INDEX),
+        (Level.STRUCTURE, INDEX),
+    }
+
+
+def test_a_folder_of_small_files_alone_is_held_against_its_record(folder: Path) -> None:
+    for name in (*SHARDS, INDEX):
+        (folder / name).unlink()
+    write_manifest(folder)
+    found = verified(folder)
+    assert (found.is_proven, len(warned(found))) == (True, 1)
+    (folder / MANIFEST).unlink()
+    with pytest.raises(InputError, match="no safetensors file"):
+        verified(folder)
+
+
 @given(st.data())
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_flipped_bit_anywhere_is_found(
@@ -194,9 +316,6 @@ def test_any_flipped_bit_anywhere_is_found(
     bit = data.draw(st.integers(0, 7))
     flip(path, position, bit)
     try:
-        found = verified(folder)
-        assert path.name in {f.file for f in errors(found)}
-    except InputError:
-        assert path.name in (INDEX, "config.json")
+        assert path.name in {f.file for f in errors(verified(folder))}
     finally:
         flip(path, position, bit)

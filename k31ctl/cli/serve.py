@@ -61,7 +61,7 @@ def serve(
     from k31ctl.serve.asked import Asked
     from k31ctl.serve.gather import gather
     from k31ctl.serve.launch_files import launch_files, rollout
-    from k31ctl.serve.own_findings import own_findings
+    from k31ctl.serve.own_findings import own_findings, refuse_errors
 
     layout = AskedLayout(nodes=nodes, tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp)
     if plan is not None:
@@ -118,6 +118,9 @@ def serve(
     gathered = gather(store, model=model, engine=engine, on=on, draft=draft, image=image)
     made = rollout(gathered, asked, place, disaggregate)
     files = launch_files(made, target)
+    findings = own_findings(store, gathered, files, made)
+    if not force:
+        refuse_errors(findings)
     if execute:
         from k31ctl.cli.run import run_here
 
@@ -126,7 +129,7 @@ def serve(
     show_launch(
         made,
         files,
-        findings=own_findings(store, gathered, files, made),
+        findings=findings,
         inputs={
             "model": gathered.model.id,
             "engine": engine,

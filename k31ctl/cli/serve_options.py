@@ -96,7 +96,11 @@ ExecOpt = Annotated[
 ]
 ForceOpt = Annotated[
     bool,
-    typer.Option("--force", help="Replace files of the same names.", rich_help_panel="Output"),
+    typer.Option(
+        "--force",
+        help="Replace files of the same names; write what lint has errors for.",
+        rich_help_panel="Output",
+    ),
 ]
 HeadOpt = Annotated[
     str | None,

@@ -80,6 +80,7 @@ def serve(
         out=out,
         as_json=as_json,
     )
+    own.check_alone(draft=draft, draft_tokens=draft_tokens, engine=engine)
     place = own.asked_place(head, hosts, interface)
     asked = Asked(
         role=Role.UNIFIED,

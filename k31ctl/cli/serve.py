@@ -61,6 +61,7 @@ def serve(
     from k31ctl.serve.asked import Asked
     from k31ctl.serve.gather import gather
     from k31ctl.serve.launch_files import launch_files, rollout
+    from k31ctl.serve.local_model import checkpoint_folder
     from k31ctl.serve.own_findings import own_findings, refuse_errors
 
     layout = AskedLayout(nodes=nodes, tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp)
@@ -82,6 +83,7 @@ def serve(
     )
     own.check_alone(draft=draft, draft_tokens=draft_tokens, engine=engine)
     place = own.asked_place(head, hosts, interface)
+    store = Store(default_folders(profiles or ()))
     asked = Asked(
         role=Role.UNIFIED,
         layout=layout,
@@ -96,10 +98,13 @@ def serve(
         text_only=text_only,
         port=port,
         served_name=own.checked_name("--served-name", served_name),
-        folder=own.checked_name("--model-path", model_path),
+        folder=(
+            checkpoint_folder(store, model)
+            if model_path is None
+            else own.checked_name("--model-path", model_path)
+        ),
         image=own.checked_name("--image", image),
     )
-    store = Store(default_folders(profiles or ()))
     if engine.partition("@")[0] == "tensorrt-llm":
         own.check_tensorrt(execute=execute, pools=disaggregate is not None)
         from k31ctl.cli.serve_tensorrt import serve_tensorrt

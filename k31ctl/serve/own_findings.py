@@ -40,7 +40,7 @@ def own_findings(
         hardware=gathered.node.id,
         node=gathered.node,
         nodes=made.servers[0].num_nodes if len(made.servers) == 1 else 0,
-        model=gathered.model.id,
+        model=gathered.spec,
     )
     linted = [
         lint(store, found, asked, name=file.path)

@@ -5,6 +5,7 @@ import signal
 import sys
 
 _INTERRUPTED = 130
+_HUNG_UP = 129
 _TERMINATED = 143
 _STDERR = 2
 
@@ -21,6 +22,8 @@ def start() -> None:
     _fill_closed_streams()
     # As an exit and not a death, so that half-written files go.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
+        signal.signal(signal.SIGHUP, lambda *_: sys.exit(_HUNG_UP))
     main()
 
 

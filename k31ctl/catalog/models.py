@@ -55,7 +55,7 @@ def load_model(store: Store, spec: str) -> Model:
     """
     if spec in store.paths(Kind.MODELS):
         return load_model_profile(store, spec)
-    if _exists(spec):
+    if names_file(store, spec):
         return model_at(Path(spec))
     if (profile_id := _id_of_repo(store, spec)) is not None:
         return load_model_profile(store, profile_id)
@@ -133,6 +133,11 @@ def _id_of_repo(store: Store, spec: str) -> str | None:
         if str(raw.get("repo")).casefold() == spec.casefold():
             return profile_id
     return None
+
+
+def names_file(store: Store, spec: str) -> bool:
+    """Whether a model is a file or a folder, which a profile of the same id goes before."""
+    return spec not in store.paths(Kind.MODELS) and _exists(spec)
 
 
 def _exists(spec: str) -> bool:

@@ -64,7 +64,8 @@ def serve(
     from k31ctl.serve.asked import Asked
     from k31ctl.serve.gather import gather
     from k31ctl.serve.launch_files import launch_files, rollout
-    from k31ctl.serve.own_findings import own_findings
+    from k31ctl.serve.local_model import checkpoint_folder
+    from k31ctl.serve.own_findings import own_findings, refuse_errors
 
     layout = AskedLayout(nodes=nodes, tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp)
     if plan is not None:
@@ -83,8 +84,14 @@ def serve(
         out=out,
         as_json=as_json,
     )
+    own.check_alone(draft=draft, draft_tokens=draft_tokens, engine=engine)
     place = own.asked_place(head, hosts, interface)
-    folder = own.checked_name("--model-path", model_path)
+    store = Store(default_folders(profiles or ()))
+    folder = (
+        checkpoint_folder(store, model)
+        if model_path is None
+        else own.checked_name("--model-path", model_path)
+    )
     _require_whole(folder)
     asked = Asked(
         role=Role.UNIFIED,
@@ -103,7 +110,6 @@ def serve(
         folder=folder,
         image=own.checked_name("--image", image),
     )
-    store = Store(default_folders(profiles or ()))
     if engine.partition("@")[0] == "tensorrt-llm":
         own.check_tensorrt(execute=execute, pools=disaggregate is not None)
         from k31ctl.cli.serve_tensorrt import serve_tensorrt
@@ -123,6 +129,9 @@ def serve(
     gathered = gather(store, model=model, engine=engine, on=on, draft=draft, image=image)
     made = rollout(gathered, asked, place, disaggregate)
     files = launch_files(made, target)
+    findings = own_findings(store, gathered, files, made)
+    if not force:
+        refuse_errors(findings)
     if execute:
         from k31ctl.cli.run import run_here
 
@@ -131,7 +140,7 @@ def serve(
     show_launch(
         made,
         files,
-        findings=own_findings(store, gathered, files, made),
+        findings=findings,
         inputs={
             "model": gathered.model.id,
             "engine": engine,

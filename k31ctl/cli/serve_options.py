@@ -96,7 +96,11 @@ ExecOpt = Annotated[
 ]
 ForceOpt = Annotated[
     bool,
-    typer.Option("--force", help="Replace files of the same names.", rich_help_panel="Output"),
+    typer.Option(
+        "--force",
+        help="Replace files of the same names; write what lint has errors for.",
+        rich_help_panel="Output",
+    ),
 ]
 HeadOpt = Annotated[
     str | None,
@@ -122,6 +126,12 @@ InterfaceOpt = Annotated[
 def asked_place(head: str | None, hosts: str | None, interface: str | None) -> Place:
     """Return what is known of the nodes; raises UsageError for what is no name."""
     names = tuple(name.strip() for name in hosts.split(",")) if hosts else ()
+    if len(set(names)) != len(names):
+        raise UsageError(
+            f"{hosts!r} names a host twice",
+            where="--hosts",
+            remedy="name each node once, in the order of the nodes",
+        )
     if names and not all(names):
         raise UsageError(
             f"{hosts!r} holds an empty name",
@@ -151,6 +161,22 @@ def check_exec(
             "only a script for one node can be started here",
             where="--exec",
             remedy="use it with --as shell and one node, without --out, --json and --disaggregate",
+        )
+
+
+def check_alone(*, draft: str | None, draft_tokens: int | None, engine: str) -> None:
+    """Refuse options that say nothing by themselves."""
+    if draft_tokens is not None and draft is None:
+        raise UsageError(
+            "there is no draft model whose tokens it could count",
+            where="--draft-tokens",
+            remedy="add --draft NAME; k31ctl profiles list drafts shows them",
+        )
+    if engine.endswith("@"):
+        raise UsageError(
+            f"{engine[:40]!r} names no version",
+            where="--engine",
+            remedy=f"write {engine[:40].rstrip('@')}, or a version after the @",
         )
 
 

@@ -91,10 +91,18 @@ def _places(rollout: Rollout, server: Server) -> list[str]:
     return [*lines, ""] if lines else []
 
 
+def limit_commands() -> tuple[str, str]:
+    """Raise each limit by itself: bash leaves the rest of a line out where one is refused."""
+    return (
+        'ulimit -l unlimited || echo "the limit of locked memory stays as it is" >&2',
+        f'ulimit -n {OPEN_FILES} || echo "the limit of open files stays as it is" >&2',
+    )
+
+
 def _limits() -> list[str]:
     return [
         "# RDMA pins memory, and thousands of files and sockets are open at once",
-        f'ulimit -l unlimited -n {OPEN_FILES} || echo "limits stay as they are" >&2',
+        *limit_commands(),
         "",
     ]
 

@@ -5,7 +5,7 @@ from typing import Final
 from k31ctl.catalog.engines import load_draft, load_engine, resolve_engine
 from k31ctl.catalog.flags import find_flags
 from k31ctl.catalog.hardware import load_node
-from k31ctl.catalog.models import load_model, repository
+from k31ctl.catalog.models import load_model, names_file, repository
 from k31ctl.catalog.recipes import recipes_for
 from k31ctl.catalog.speed import load_speed
 from k31ctl.catalog.storage import load_startup, load_storage
@@ -30,10 +30,12 @@ _RACK: Final = "-nvl"
 class Gathered:
     """The parts of a plan, and beside them the flags, recipes and times of a start.
 
-    ``version`` is the release that will run; ``engine`` the one whose memory is planned with.
+    ``spec`` is the model as it was asked for; ``version`` is the release that will run; ``engine``
+    the one whose memory is planned with.
     """
 
     parts: Parts
+    spec: str
     version: str
     repository: str
     catalog: FlagCatalog
@@ -92,6 +94,7 @@ def gather(
             speed=load_speed(store, None),
             prices=None,
         ),
+        spec=model,
         version=version or chosen.version,
         repository=repository_of(store, model, loaded),
         catalog=flags.catalog,
@@ -104,9 +107,7 @@ def gather(
 
 def repository_of(store: Store, spec: str, model: Model) -> str:
     """The hub's name of the model; its own name where it came from a file."""
-    if model.id in store.paths(Kind.MODELS):
-        return repository(store, model.id)
-    return spec
+    return model.name if names_file(store, spec) else repository(store, model.id)
 
 
 def _engine(

@@ -1,13 +1,14 @@
 """The settings that follow from memory: the longest request and how many run at once."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from k31ctl.core.deployment import Deployment, longest_context
 from k31ctl.core.plan import PlanRequest
 from k31ctl.core.remedies import remedies
 from k31ctl.core.request import Parts
-from k31ctl.errors import RefusedError
+from k31ctl.errors import RefusedError, UsageError
 from k31ctl.serve.plan_request import LENGTH_FLAGS, first_number
 from k31ctl.values import frozen
 
@@ -48,6 +49,12 @@ def room(
 ) -> Room:
     """Return the room of a deployment; raises RefusedError where it does not hold what is asked."""
     limit = parts.model.max_position_embeddings
+    if asked_len is not None and asked_len > limit:
+        raise UsageError(
+            f"{asked_len:,} tokens are beyond the {limit:,} of {parts.model.name}",
+            where="--max-model-len",
+            remedy=f"give at most {limit}",
+        )
     context = request.contexts[0]
     longest = longest_context(built.pool, limit) if built.loads else 0
     published = first_number(flags, LENGTH_FLAGS)
@@ -87,8 +94,9 @@ def _count(engine: str, flags: Mapping[str, object], holds: int) -> int | None:
 def _too_small(
     parts: Parts, request: PlanRequest, built: Deployment, longest: int, asked: int
 ) -> RefusedError:
-    ways = remedies(parts, request, built)
+    ways = remedies(parts, replace(request, contexts=(asked,)), built)
     if longest >= _STEP_TOKENS:
+        ways = tuple(way for way in ways if not way.startswith("--context "))
         ways = (f"--max-model-len {longest // _STEP_TOKENS * _STEP_TOKENS} fits", *ways)
         what = f"a request of {asked:,} tokens is more than the cache holds"
     else:

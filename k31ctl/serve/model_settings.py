@@ -5,6 +5,7 @@ from typing import Final
 from k31ctl.core.kv_cache import KvFormat
 from k31ctl.serve.gather import Gathered
 from k31ctl.serve.ledger import Ledger
+from k31ctl.serve.reasons import flag_reason
 from k31ctl.serve.rollout import Standing
 
 _PARSERS: Final = {
@@ -23,6 +24,12 @@ _KV_WORDS: Final = {
     "sglang": {KvFormat.BF16: "bf16", KvFormat.FP8: "fp8_e4m3", KvFormat.FP8_DS_MLA: "fp8_e4m3"},
     "tokenspeed": {KvFormat.BF16: "bfloat16"},
 }
+_TOKENSPEED_ALWAYS: Final[dict[str, object]] = {
+    _KV: "fp8",
+    "--mm-encoder-tp-mode": "data",
+    "--disable-kvstore": True,
+}
+_TOKENSPEED_SOURCE: Final = "lightseekorg/tokenspeed docs/recipes/models.md"
 _DENSE_ONLY: Final = (
     _ATTENTION,
     _BACKEND,
@@ -48,6 +55,15 @@ def basic_settings(ledger: Ledger, gathered: Gathered) -> None:
         put("--reasoning-parser", parser, "keeps the thinking apart from the answer")
         if engine == "vllm":
             put("--enable-auto-tool-choice", True, "lets the model decide when to call a tool")
+    if engine == "tokenspeed" and model.architecture.startswith("KimiK3"):
+        for flag, value in _TOKENSPEED_ALWAYS.items():
+            ledger.put(
+                flag,
+                value,
+                flag_reason(flag),
+                source=_TOKENSPEED_SOURCE,
+                standing=Standing.PUBLISHED,
+            )
 
 
 def sparse_settings(ledger: Ledger, gathered: Gathered) -> None:

@@ -39,7 +39,7 @@ def take_recipe(ledger: Ledger, gathered: Gathered, recipe: Recipe, layout: Layo
     sizes = SIZE_FLAGS[recipe.engine].values()
     for flag, value in current.flags.items():
         foreign = flag in _OF_ONE_LAYOUT or _MEGA.get(flag) == value
-        sizing = flag in sizes or (flag == EXPERTS and recipe.engine == "vllm")
+        sizing = flag in sizes or flag == EXPERTS
         if (foreign or sizing) and not alike:
             continue
         if gathered.parts.draft is None and is_speculation(flag):

@@ -22,6 +22,7 @@ from k31ctl.core.request import Parts
 from k31ctl.errors import UsageError
 from k31ctl.serve.asked import Asked, Place, Target
 from k31ctl.serve.files import LaunchFile, heading, reason_of, yaml_text
+from k31ctl.serve.formats_shell import limit_commands
 from k31ctl.serve.formats_slurm import mounts
 from k31ctl.serve.gather import repository_of
 from k31ctl.serve.launch_names import dns_name, folder_of, title_of
@@ -37,7 +38,6 @@ _CHUNK_TOKENS: Final = 8192
 _GUIDE_BATCH: Final = 32
 _MOE_TOKENS: Final = 33_024
 _PAGE_TOKENS: Final = 64
-_OPEN_FILES: Final = 65_536
 
 
 def tensorrt_rollout(
@@ -203,7 +203,7 @@ def tensorrt_files(made: Rollout, target: Target) -> tuple[LaunchFile, ...]:
             remedy="use --as slurm",
         )
     script = ["#!/usr/bin/env bash", *heading(made), "set -euo pipefail", ""]
-    script += ['folder="$(cd -- "$(dirname -- "$0")" && pwd)"', _limits(), _caches()]
+    script += ['folder="$(cd -- "$(dirname -- "$0")" && pwd)"', *limit_commands(), _caches()]
     script += ["", f"exec {_command(made, server)}", ""]
     return (
         config,
@@ -214,10 +214,6 @@ def tensorrt_files(made: Rollout, target: Target) -> tuple[LaunchFile, ...]:
 def _command(made: Rollout, server: Server) -> str:
     words = shlex.join((*server.program, made.model, "--host", "0.0.0.0", "--port"))
     return f'{words} {server.port} --config "$folder"/config.yaml'
-
-
-def _limits() -> str:
-    return f'ulimit -l unlimited -n {_OPEN_FILES} || echo "limits stay as they are" >&2'
 
 
 def _caches() -> str:
@@ -256,5 +252,5 @@ def _batch(made: Rollout, server: Server) -> str:
 
 def _rank(made: Rollout, server: Server) -> str:
     lines = ["#!/usr/bin/env bash", *heading(made), "set -euo pipefail", ""]
-    lines += ['folder="${folder:?the batch script sets it}"', _limits(), _caches(), ""]
+    lines += ['folder="${folder:?the batch script sets it}"', *limit_commands(), _caches(), ""]
     return "\n".join([*lines, f"exec trtllm-llmapi-launch {_command(made, server)}", ""])

@@ -16,6 +16,9 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 SCHEMA = Path(package.__file__).parent / "schemas" / "serve.v1.schema.json"
 
 
+_LONG = ("--on", "8x-b200", "--nodes", "2", "--engine", "tokenspeed", "--kv-dtype", "bf16")
+
+
 def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """The document that was printed, which meets the schema."""
     found: dict[str, Any] = json.loads(done.stdout)
@@ -119,7 +122,8 @@ def test_a_release_newer_than_the_catalog_is_warned_about(k31ctl: Run) -> None:
     [
         (("kimi-k3", "--on", "8x-h200"), 4, "--nodes 2 fits"),
         (("kimi-k3", "--tp", "5"), 4, "the nearest layout that it takes is"),
-        (("kimi-k3", "--max-model-len", "2m"), 4, "is more than the cache holds"),
+        (("kimi-k3", "--max-model-len", "2m"), 2, "are beyond the 1,048,576 of Kimi K3"),
+        (("kimi-k3", *_LONG, "--max-model-len", "1m"), 4, "is more than the cache holds"),
         (("kimi-k3", "--engine", "vllm@nightly"), 3, "known are: vllm@0.33.0"),
         (("kimi-k3", "--engine", "embedded"), 2, "use one of vllm"),
         (("kimi-k3", "--on", "gb300-nvl72"), 2, "--on 4x-gb300"),
@@ -127,6 +131,9 @@ def test_a_release_newer_than_the_catalog_is_warned_about(k31ctl: Run) -> None:
         (("kimi-k3", "--overlay", "vllm-overlay-dspark"), 2, "pass --draft NAME"),
         (("kimi-k3", "--served-name", "--x"), 2, "reads as a flag"),
         (("kimi-k3", "--hosts", "a,b"), 2, "2 hosts are named for 1 nodes"),
+        (("kimi-k3", "--nodes", "2", "--hosts", "a,a"), 2, "names a host twice"),
+        (("kimi-k3", "--draft-tokens", "3"), 2, "there is no draft model"),
+        (("kimi-k3", "--engine", "vllm@"), 2, "'vllm@' names no version"),
         (("nothing", "--json"), 3, "no profile is called 'nothing'"),
     ],
 )

@@ -95,6 +95,19 @@ def test_a_server_that_becomes_ready_is_read_back_and_ends_with_an_interrupt(
         os.kill(pid, 0)
 
 
+def test_a_terminal_that_hangs_up_takes_the_server_with_it(tmp_path: Path, port: int) -> None:
+    program = started(tmp_path, port, READY, wait=True)
+    assert program.stdout is not None
+    line = program.stdout.readline()
+    while not line.startswith("pid "):
+        line = program.stdout.readline()
+    program.send_signal(signal.SIGHUP)
+    program.communicate(timeout=60)
+    assert program.returncode == 129
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(line.split()[1]), 0)
+
+
 @pytest.mark.parametrize(
     ("line", "rule", "remedy"),
     [

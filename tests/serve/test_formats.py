@@ -1,6 +1,8 @@
 """Compose files and manifests against the schemas of those who read them, and as they read them."""
 
 import re
+import shutil
+import subprocess
 from typing import Any
 
 import kubernetes_validate
@@ -14,6 +16,7 @@ from k31ctl.errors import UsageError
 from k31ctl.serve.asked import Place, Target
 from k31ctl.serve.containers import MODEL_FOLDER
 from k31ctl.serve.files import LaunchFile
+from k31ctl.serve.formats_shell import OPEN_FILES, limit_commands
 from k31ctl.serve.launch_files import launch_files
 from k31ctl.serve.rollout import NodeValue, Rollout
 from tests.serve.launches import launch
@@ -163,3 +166,13 @@ def test_the_same_wish_gives_the_same_bytes(target: Target) -> None:
     assert launch_files(launch(target=target), target) == launch_files(
         launch(target=target), target
     )
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash runs what is tested here")
+def test_a_limit_that_is_refused_leaves_the_others() -> None:
+    refuses_locked = 'ulimit() { printf "%s\n" "$*"; [[ "$1" != -l ]]; }'
+    script = "\n".join(("set -euo pipefail", refuses_locked, *limit_commands()))
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == ["-l unlimited", f"-n {OPEN_FILES}"]
+    assert done.stderr.splitlines() == ["the limit of locked memory stays as it is"]

@@ -21,7 +21,7 @@ from k31ctl.core.rules import Finding, LaunchContext, Severity, check
 from k31ctl.core.rules.readback import readback_findings
 from k31ctl.serve.read.found import FoundLaunch
 from k31ctl.serve.readback import running_server
-from k31ctl.serve.recognise import engine_version, model_id
+from k31ctl.serve.recognise import engine_version, model_id, written_version
 from k31ctl.values import frozen
 
 _VALUE_PROBLEMS: Final = (
@@ -91,6 +91,7 @@ def _flags(
         notes.append(f"this starts {call.engine}, so --engine {name} says nothing about it")
         version = ""
     version = version or engine_version(call.engine, found.images, found.installs)
+    version = version or written_version(call.engine, found.head)
     flags = find_flags(store, f"{call.engine}@{version}" if version else call.engine)
     if flags.warning:
         notes.append(flags.warning)

@@ -2,7 +2,9 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from k31ctl.catalog.store import Store
 from k31ctl.core.launch_form import find_call
@@ -18,6 +20,8 @@ from k31ctl.values import frozen
 
 STANDARD_INPUT = "-"
 COMMAND = "command"
+_HEAD: Final = 4096
+_ENDINGS: Final = (".sh", ".bash", ".sbatch", ".slurm", ".yaml", ".yml", ".service")
 
 
 @frozen
@@ -59,6 +63,7 @@ def lint_files(store: Store, given: Sequence[str], asked: Asked) -> tuple[Linted
             remedy="name a launch file, or give a command: k31ctl lint -- vllm serve ...",
         )
     if _is_command(given):
+        _require_no_file(given)
         found = launch_of_words(given)
         linted = tuple(lint(store, each, asked, name=COMMAND) for each in found)
         return (LintedFile(name=COMMAND, source=None, launches=linted, fixed=None),)
@@ -71,8 +76,20 @@ def _is_command(words: Sequence[str]) -> bool:
     return find_call(words) is not None or (len(words) > 1 and docker_run(given) is not None)
 
 
+def _require_no_file(words: Sequence[str]) -> None:
+    """UsageError where a launch file stands in front of a command."""
+    if len(words) > 1 and words[0].casefold().endswith(_ENDINGS):
+        raise UsageError(
+            "files and a command cannot be checked together",
+            where=words[0][:200],
+            remedy="check the files first, then the command behind --; a script that starts the "
+            "command is named with its shell: -- bash SCRIPT COMMAND...",
+        )
+
+
 def _linted(store: Store, source: Source, asked: Asked) -> LintedFile:
-    launches = tuple(lint(store, each, asked, name=source.name) for each in launches_in(source))
+    found = (replace(each, head=source.text[:_HEAD]) for each in launches_in(source))
+    launches = tuple(lint(store, each, asked, name=source.name) for each in found)
     return LintedFile(
         name=source.name, source=source, launches=launches, fixed=fixed(source, launches)
     )

@@ -12,6 +12,12 @@ _IMAGES: Final = {
     "sglang": re.compile(rf"sglang(?:-rocm)?:{_VERSION}"),
     "tokenspeed": re.compile(rf"tokenspeed[\w-]*:{_VERSION}"),
 }
+_BRANCHES: Final = {
+    "vllm": re.compile(r"vllm-openai(?:_rocm|-rocm)?:((?:[\w.]+-)?nightly|main)(?![\w.])"),
+    "sglang": re.compile(r"/sglang(?:-rocm)?:(nightly|main|dev)(?![\w.])"),
+}
+_TITLE: Final = re.compile(r"^# .{1,80} with (\w+) ([\w.]+) on .+\)$", re.MULTILINE)
+_BRANCH: Final = "main"
 _K31: Final = re.compile(r"kimi[-_ ]?k3[.]?1", re.IGNORECASE)
 _K3: Final = re.compile(r"kimi[-_ ]?k3(?![\d.])", re.IGNORECASE)
 
@@ -22,12 +28,20 @@ def engine_version(engine: str, images: Sequence[str], installs: Sequence[str]) 
         found = _IMAGES[engine].search(image) if engine in _IMAGES else None
         if found is not None:
             return found[1]
+        if engine in _BRANCHES and _BRANCHES[engine].search(image) is not None:
+            return _BRANCH
     pinned = re.compile(rf"^{re.escape(engine)}(?:\[[\w,-]*\])?==\s*([\w.]+)$")
     for requirement in installs:
         found = pinned.match(requirement)
         if found is not None:
             return found[1]
     return ""
+
+
+def written_version(engine: str, text: str) -> str:
+    """Return the version in the title that ``serve`` writes over its files, empty without one."""
+    found = _TITLE.search(text[:4096])
+    return found[2] if found is not None and found[1] == engine else ""
 
 
 def model_id(store: Store, name: str) -> str:

@@ -38,7 +38,10 @@ class Assigned:
 
 @frozen
 class FoundLaunch:
-    """One command of a file that may start an engine, and what the file says about its place."""
+    """One command of a file that may start an engine, and what the file says about its place.
+
+    ``head`` is the beginning of the file, which may say with what it was made.
+    """
 
     words: tuple[SourceWord, ...]
     environment: dict[str, Assigned] = field(default_factory=dict)
@@ -51,6 +54,7 @@ class FoundLaunch:
     installs: tuple[str, ...] = ()
     open_environment: bool = False
     model: str = ""
+    head: str = ""
 
     @property
     def line(self) -> int:

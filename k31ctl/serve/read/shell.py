@@ -9,14 +9,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from k31ctl.serve.read.found import Assigned, SourceWord, relocated
+from k31ctl.serve.read.here_documents import only_prints
 from k31ctl.serve.read.shell_text import (
     MOST_WORDS,
     Command,
     TooDeepError,
     bounded,
     is_array,
+    is_open,
     is_script,
     may_start,
+    open_parts,
     short,
     unescaped,
     unquoted,
@@ -127,7 +130,7 @@ class _Reader:
         if read is not None:
             read(node, level)
         elif node.type == "heredoc_redirect":
-            for child in node.children:
+            for child in () if only_prints(node, self.content) else node.children:
                 if child.type == "heredoc_body":
                     self._walk(child, level + 1)
         else:
@@ -314,14 +317,15 @@ class _Reader:
 
     def _split(self, word: SourceWord) -> tuple[SourceWord, ...]:
         """An unquoted variable as the words that the shell splits it into."""
+        if not word.resolved:
+            return tuple(
+                SourceWord(text=part, line=word.line, resolved=not is_open(part))
+                for part in open_parts(word.text)
+            )
         parts = word.text.split()
-        if len(parts) == 1 and word.resolved:
+        if len(parts) == 1:
             return (replace(word, certain=False),)
-        resolved = word.resolved
-        return tuple(
-            SourceWord(text=part, line=word.line, resolved=resolved or "$" not in part)
-            for part in parts
-        )
+        return tuple(SourceWord(text=part, line=word.line) for part in parts)
 
     def _whole_name(self, node: "Node") -> str:
         """The name of the variable that a part is nothing but the value of, else nothing."""

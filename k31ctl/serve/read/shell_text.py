@@ -54,6 +54,29 @@ def is_script(text: str) -> bool:
     return (" " in text.strip() or "\n" in text) and may_start(text) and not text.startswith("{")
 
 
+def is_open(text: str) -> bool:
+    """Whether a text holds what the shell puts in only when it runs."""
+    return "$" in text or "`" in text
+
+
+def open_parts(text: str) -> tuple[str, ...]:
+    """The words of a text; what the shell still has to put in stays whole, with its spaces."""
+    parts: list[str] = []
+    begun, depth, in_backticks = -1, 0, False
+    for at, mark in enumerate(text):
+        if mark == "`":
+            in_backticks = not in_backticks
+        opens = mark in "({" and (depth > 0 or text[at - 1 : at] == "$")
+        depth += opens - (depth > 0 and mark in ")}")
+        if mark.isspace() and not depth and not in_backticks:
+            if begun >= 0:
+                parts.append(text[begun:at])
+            begun = -1
+        elif begun < 0:
+            begun = at
+    return (*parts, text[begun:]) if begun >= 0 else tuple(parts)
+
+
 def unescaped(text: str) -> str:
     """A bare word without its backslashes, and without ends of lines that they hide."""
     if "\\" not in text:

@@ -14,6 +14,7 @@ from k31ctl.serve.read.shell_text import Command
 from k31ctl.serve.read.source import Source
 from k31ctl.values import frozen
 
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _STARTS: Final = ("ExecStart", "ExecStartPre", "ExecStartPost")
 _SPAN: Final = re.compile(r"([\d.]+)\s*(ms|s|sec|min|m|h|hr|d)?", re.IGNORECASE)
 _SECONDS: Final = {"ms": 0.001, "s": 1, "sec": 1, "min": 60, "m": 60, "h": 3600, "hr": 3600}
@@ -77,7 +78,7 @@ def _entries(text: str) -> list[Entry]:
     """The assignments of a unit; a value goes on behind a backslash at the end of a line."""
     found: list[Entry] = []
     at, line = 0, 0
-    lines = text.splitlines(keepends=True)
+    lines = _LINE.findall(text)
     while line < len(lines):
         first, start = line, at
         whole = lines[line]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
-from unicodedata import category
+from unicodedata import bidirectional, category
 from urllib.parse import quote, urljoin
 
 from k31ctl.errors import InputError, RefusedError
@@ -24,8 +24,9 @@ from k31ctl.values import frozen
 
 _TOKEN_VARIABLES: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 _NAME: Final = re.compile(r"(\b[\w.-]{1,96}\b/)?\b[\w.-]{1,96}\b", re.ASCII)
-# Line ends and escapes of a terminal, marks that turn the direction, halves of a character.
-_NOT_IN_PATHS: Final = ("Cc", "Cf", "Cs")
+# Line ends, escapes of a terminal and halves of a character; marks that turn the text around.
+_NOT_IN_PATHS: Final = ("Cc", "Cs")
+_TURNING: Final = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 _NOT_IN_NAMES: Final = ("--", "..")
 _COMMIT: Final = re.compile(r"[0-9A-Za-z]{1,64}")
 _OK: Final = 200
@@ -202,7 +203,7 @@ def _safe(path: str, where: str) -> str:
     """Return a path that stays inside the folder; raises InputError for any other."""
     parts = path.split("/")
     if (
-        any(category(character) in _NOT_IN_PATHS for character in path)
+        any(category(c) in _NOT_IN_PATHS or bidirectional(c) in _TURNING for c in path)
         or "\\" in path
         or any(part in ("", ".", "..") for part in parts)
     ):

@@ -43,7 +43,7 @@ def test_an_unknown_kind_is_answered_with_the_kinds() -> None:
     assert (
         caught.value.remedy
         == "use one of models, hardware, engines, drafts, prices, speed, storage, startup, "
-        "measurements, flags, recipes, licences"
+        "measurements, licences, flags, recipes"
     )
 
 

@@ -7,6 +7,7 @@ run without faults, which must end well, and one more, which must find nothing t
 import multiprocessing
 import os
 import random
+import re
 import tempfile
 import time
 from contextlib import suppress
@@ -97,7 +98,10 @@ NAMES = st.one_of(
         max_size=12,
     ).filter(lambda name: name not in (".", "..") and not name.casefold().startswith(".k31ctl")),
 )
-PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
+TURNING = re.compile(r"[\u202a-\u202e\u2066-\u2069]")  # refused, and tested elsewhere
+PATHS = (
+    st.lists(NAMES, min_size=1, max_size=3).map("/".join).filter(lambda p: not TURNING.search(p))
+)
 CONTENTS = st.one_of(
     st.sampled_from([b"", b"x", b"the same"]),
     st.builds(

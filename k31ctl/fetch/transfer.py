@@ -70,7 +70,6 @@ class Transfer:
         except OSError:
             os.close(data)
             raise
-        os.ftruncate(data, resumable)  # what lies behind is not known to be of this file
         if resumable:
             self._digest.read(path, resumable, self._stopped)
         self.bytes_reused = self.frontier = self._next = self._synced = resumable

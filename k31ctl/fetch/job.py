@@ -99,7 +99,7 @@ def _run(
         journal.begin(request.repo)
         journal.drop_strangers(snapshot.files)
         drop_probes(request.folder)
-        drop_temporary(request.folder / MANIFEST_NAME)
+        drop_temporary(request.folder, MANIFEST_NAME)
         write_listing(request.folder, snapshot, revision=request.revision)
         hub.origins = kept_origins(request.folder)
         for entry in plan.files:

@@ -97,7 +97,7 @@ class Journal:
             )
         self.repo = repo
         self.parts_folder.mkdir(parents=True, exist_ok=True)
-        drop_temporary(self._path)
+        drop_temporary(self.state_folder)
         self._save()
 
     def add(self, file: HubFile, *, digest: str, synced: bool) -> None:
@@ -212,9 +212,9 @@ def replace(path: Path, state: Mapping[str, Any], *, sync: bool) -> None:
         sync_folder(path.parent)
 
 
-def drop_temporary(path: Path) -> None:
-    """Remove what a killed ``replace`` of this file has left."""
-    for left in path.parent.glob(f"{path.name}.*{_TEMPORARY}"):
+def drop_temporary(folder: Path, names: str = "**/*") -> None:
+    """Remove what a killed ``replace`` of these files has left in a folder of our own."""
+    for left in folder.glob(f"{names}.*{_TEMPORARY}"):
         left.unlink(missing_ok=True)
 
 

@@ -245,3 +245,17 @@ def test_a_damaged_state_is_as_good_as_none(
     Download(hub, tmp_path / "w").finish()
     (tmp_path / "w" / ".k31ctl" / name).write_text(text)
     assert Download(hub, tmp_path / "w").finish().is_proven
+
+
+def test_what_a_killed_write_of_our_own_has_left_is_removed(hub: HubServer, tmp_path: Path) -> None:
+    Download(hub, tmp_path / "w").finish()
+    state = tmp_path / "w" / ".k31ctl"
+    names = ["journal.json", "origins.json", "snapshot.json", "marks/0.json"]
+    left = [state / f"{name}.1.tmp" for name in names]
+    left.append(tmp_path / "w" / "k31ctl-manifest.json.1.tmp")
+    for path in left:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("{")
+    Download(hub, tmp_path / "w").finish()
+    assert not any(path.exists() for path in left)
+    assert is_whole(hub, tmp_path / "w")

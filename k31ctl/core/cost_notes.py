@@ -90,12 +90,6 @@ def _owning(book: PriceBook, ownership: Ownership, *, electricity_given: bool) -
     return found
 
 
-def _all_marked(
-    texts: Mapping[str, str], marks: Mapping[str, Mark], source: str
-) -> list[Assumption]:
-    return [_marked(f"owning_{key}", text, marks, source) for key, text in texts.items()]
-
-
 def _marked(key: str, text: str, marks: Mapping[str, Mark], source: str) -> Assumption:
     mark = marks.get(key.removeprefix("owning_"))
     return Assumption(

@@ -6,7 +6,7 @@ from k31ctl.values import frozen
 
 
 class Severity(StrEnum):
-    """An error stops the engine or spoils its answers; a warning costs time; info is to know."""
+    """An error stops or spoils what is asked for; a warning may, or costs time; info is to know."""
 
     ERROR = "error"
     WARNING = "warning"

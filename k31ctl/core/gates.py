@@ -2,10 +2,10 @@
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 
-from k31ctl.errors import UsageError
+from k31ctl.errors import GateError, UsageError
 from k31ctl.values import frozen
 
 _GATE = re.compile(r"\s*([A-Za-z_][\w.\[\]]*)\s*(<=|>=|==|!=|<|>)\s*(\S+)\s*")
@@ -86,6 +86,24 @@ def evaluate(gate: Gate, result: Mapping[str, object]) -> GateResult:
     actual = names[chosen[0]]
     passed = _OPERATORS[gate.comparison](float(actual), gate.value)
     return GateResult(gate=gate.text, actual=actual, passed=passed)
+
+
+def require_names(gates: Iterable[Gate], result: Mapping[str, object]) -> None:
+    """Raise UsageError for the first gate on what is no number in the result."""
+    for gate in gates:
+        evaluate(gate, result)
+
+
+def require_all(
+    gates: Iterable[Gate], result: Mapping[str, object], *, where: str, remedy: str
+) -> None:
+    """Raise GateError for the first gate that the result does not meet."""
+    for gate in gates:
+        held = evaluate(gate, result)
+        if not held.passed:
+            raise GateError(
+                f"{gate.text} does not hold: it is {held.actual_text}", where=where, remedy=remedy
+            )
 
 
 def _chosen(name: str, names: Mapping[str, float | bool]) -> list[str]:

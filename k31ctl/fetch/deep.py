@@ -8,8 +8,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from k31ctl.core.finding import Severity
 from k31ctl.core.found_tensors import FoundTensor
-from k31ctl.fetch.findings import Finding, Level, Severity
+from k31ctl.fetch.findings import Finding, Level
 from k31ctl.fetch.headers import Header, read_headers
 from k31ctl.fetch.proven import ProvenFiles, Stamp, stamp_of
 from k31ctl.fetch.value_scan import (

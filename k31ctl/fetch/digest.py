@@ -1,32 +1,28 @@
 """Proof of a file's bytes while they pass: SHA-256, and git's own where that is what is known."""
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 from typing import Final
 
+from k31ctl.fetch.digest_text import SHA1_LENGTH, blob_hasher
 from k31ctl.fetch.hub import HubFile
 from k31ctl.fetch.marks import MarkedSha256
 from k31ctl.fetch.trouble import StoppedError
 
 _READ_BYTES: Final = 1024 * 1024
-_SHA1_LENGTH: Final = 40
 
 
 class Digest:
     """The digests of a file, fed in order.
 
-    A hub publishes the SHA-256 of large files. For the others it names the git blob, which is the
-    SHA-1 of ``blob SIZE``, a zero byte and the content (git's book, chapter 10.2).
+    A hub publishes the SHA-256 of large files. For the others it names the git blob.
     """
 
     def __init__(self, file: HubFile) -> None:
         self._file = file
         self._sha256 = MarkedSha256()
-        self._blob = None if file.sha256 else hashlib.sha1(usedforsecurity=False)
-        if self._blob is not None:
-            self._blob.update(b"blob %d\0" % file.size_bytes)
+        self._blob = None if file.sha256 else blob_hasher(file.size_bytes)
 
     def update(self, view: memoryview) -> None:
         """Take the next bytes."""
@@ -60,7 +56,7 @@ class Digest:
     @property
     def is_provable(self) -> bool:
         """Whether the hub says what the content must be."""
-        return bool(self._file.sha256) or len(self._file.blob_id or "") == _SHA1_LENGTH
+        return bool(self._file.sha256) or len(self._file.blob_id or "") == SHA1_LENGTH
 
     @property
     def is_right(self) -> bool:

@@ -5,7 +5,6 @@ Two records are read: the manifest that fetch writes, and what the hub's own cli
 large file or git's blob id of a small one.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from k31ctl.errors import InputError
+from k31ctl.fetch.digest_text import SHA1_LENGTH, SHA256_LENGTH, blob_hasher, is_digest
 from k31ctl.fetch.findings import Finding, Level
 from k31ctl.fetch.manifest import MANIFEST_NAME
 from k31ctl.fetch.marks import BLOCK_BYTES, MarkedSha256, note_marks, noted_marks
@@ -26,9 +26,6 @@ from k31ctl.values import frozen
 _HUB_RECORDS: Final = Path(".cache/huggingface/download")
 _MAX_RECORD_BYTES: Final = 64 * 2**20
 _PIECE_BYTES: Final = 1 << 20
-_SHA256_LENGTH: Final = 64
-_SHA1_LENGTH: Final = 40
-_HEX: Final = frozenset("0123456789abcdef")
 
 
 @frozen
@@ -45,7 +42,7 @@ class Expected:
     @property
     def has_sha256(self) -> bool:
         """Whether the digest is the one that a file can be fetched by."""
-        return self.digest is not None and len(self.digest) == _SHA256_LENGTH
+        return self.digest is not None and len(self.digest) == SHA256_LENGTH
 
 
 @frozen
@@ -97,17 +94,11 @@ def _expected(path: object, size_bytes: object, digest: object) -> Expected:
     parts = PurePosixPath(path)
     if parts.is_absolute() or ".." in parts.parts:
         raise ValueError(path)
-    if digest is not None and not _is_digest(digest):
+    if digest is not None and not is_digest(digest):
         raise ValueError(digest)
     if size_bytes is not None and (type(size_bytes) is not int or size_bytes < 0):
         raise ValueError(size_bytes)
     return Expected(path=path, size_bytes=size_bytes, digest=digest)  # type: ignore[arg-type]
-
-
-def _is_digest(text: object) -> bool:
-    return (
-        isinstance(text, str) and len(text) in (_SHA256_LENGTH, _SHA1_LENGTH) and set(text) <= _HEX
-    )
 
 
 def _from_hub(folder: Path) -> Iterator[Expected]:
@@ -116,7 +107,7 @@ def _from_hub(folder: Path) -> Iterator[Expected]:
         lines = path.read_text(errors="replace").splitlines()
         digest = lines[1].strip() if len(lines) > 1 else ""
         name = path.relative_to(records).as_posix().removesuffix(".metadata")
-        yield Expected(path=name, size_bytes=None, digest=digest if _is_digest(digest) else None)
+        yield Expected(path=name, size_bytes=None, digest=digest if is_digest(digest) else None)
 
 
 def check_files(
@@ -218,9 +209,9 @@ def marked_digest_of(
     with path.open("rb", buffering=0) as stream:
         marked = MarkedSha256()
         hasher: Any = marked
-        if len(like) == _SHA1_LENGTH:
+        if len(like) == SHA1_LENGTH:
             size = os.fstat(stream.fileno()).st_size
-            hasher = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+            hasher = blob_hasher(size)
         buffer = memoryview(bytearray(_PIECE_BYTES))
         while count := stream.readinto(buffer):
             hasher.update(buffer[:count])

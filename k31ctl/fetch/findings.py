@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from k31ctl.core.finding import Severity
 from k31ctl.errors import UsageError
 from k31ctl.values import frozen
 
@@ -13,13 +14,6 @@ class Level(StrEnum):
     DIGESTS = "digests"
     STRUCTURE = "structure"
     VALUES = "values"
-
-
-class Severity(StrEnum):
-    """An error is damage; a warning may be as the publisher meant it."""
-
-    ERROR = "error"
-    WARNING = "warning"
 
 
 @frozen

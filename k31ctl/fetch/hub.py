@@ -4,12 +4,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Final, TypeVar
-from urllib.parse import quote, urljoin
+from urllib.parse import quote
 
 from k31ctl.errors import UsageError
 from k31ctl.fetch.authority import Authority
+from k31ctl.fetch.digest_text import is_digest
 from k31ctl.fetch.origins import Counted, Origins, Readable
 from k31ctl.fetch.patience import Patience
+from k31ctl.fetch.redirects import MOST_REDIRECTS, REDIRECTS, headers_for, redirected, too_many
 from k31ctl.fetch.trouble import (
     TransferError,
     broken,
@@ -24,14 +26,9 @@ T = TypeVar("T")
 
 DEFAULT_ENDPOINT: Final = "https://huggingface.co"
 _OK, _PARTIAL = 200, 206
-_REDIRECTS: Final = (301, 302, 303, 307, 308)
 _RUN_OUT: Final = (400, 401, 403, 404, 410)
-_MOST_REDIRECTS: Final = 5
-_IN_ADDRESSES: Final = "%/:?#[]@!$&'()*+,;="
 _LOOK_S: Final = 1.0
 _PIECE_BYTES: Final = 1024 * 1024
-_HEX: Final = frozenset("0123456789abcdef")
-_DIGEST_LENGTHS: Final = (40, 64)
 
 
 @frozen
@@ -152,10 +149,6 @@ class Hub:
         question = Question(repo=repo, revision=revision, endpoint=endpoint, token=self._token)
         return read_snapshot(self._wire, question)
 
-    def read_range(self, snapshot: Snapshot, file: HubFile, start: int, end: int) -> bytes:
-        """Return bytes ``start`` up to ``end`` of a file, asking again where an answer fails."""
-        return b"".join(self.chunks(snapshot, file, start, end))
-
     def chunks(self, snapshot: Snapshot, file: HubFile, start: int, end: int) -> Iterator[bytes]:
         """Yield a range of a file piece by piece, going on after a cut where it ended.
 
@@ -223,16 +216,14 @@ class Hub:
         with self._lock:
             known = self._locations.get(key)
         url = known or first
-        for _ in range(_MOST_REDIRECTS + 1):
+        for _ in range(MOST_REDIRECTS + 1):
             response = self._wire.get(url, self._headers(url, endpoint, start, end), shown=where)
             if origin(url) == origin(endpoint):
                 self._check_commit(response, endpoint, snapshot, file, where)
-            if response.status in _REDIRECTS:
+            if response.status in REDIRECTS:
                 target = response.header("Location")
                 response.close()
-                if not target:
-                    raise broken("the server redirects to nowhere", where=where)
-                url = _joined(url, target, where)
+                url = redirected(url, target, where=where)
                 continue
             if response.status in (_OK, _PARTIAL):
                 self._remember(key, url if url != first else None)
@@ -246,7 +237,7 @@ class Hub:
             if response.status in _RUN_OUT and not is_hubs:
                 raise broken(f"the address it redirects to answers {response.status}", where=where)
             raise refused_status(response.status, where=where, after_s=response.retry_after_s)
-        raise broken(f"the server redirects more than {_MOST_REDIRECTS} times", where=where)
+        raise too_many(where)
 
     def _remember(self, key: tuple[str, str], url: str | None) -> None:
         with self._lock:
@@ -256,14 +247,8 @@ class Hub:
                 self._locations[key] = url
 
     def _headers(self, url: str, endpoint: str, start: int, end: int) -> dict[str, str]:
-        headers = {
-            "User-Agent": "k31ctl",
-            "Accept-Encoding": "identity",
-            "Range": f"bytes={start}-{end - 1}",
-        }
-        if self._token and origin(url) == origin(endpoint):
-            headers["Authorization"] = f"Bearer {self._token}"
-        return headers
+        headers = headers_for(url, endpoint=endpoint, token=self._token)
+        return headers | {"Range": f"bytes={start}-{end - 1}"}
 
     def _check_commit(
         self,
@@ -274,7 +259,7 @@ class Hub:
         where: str,
     ) -> None:
         """Refuse an answer that is marked as another commit's or as another content."""
-        if response.status not in (_OK, _PARTIAL, *_REDIRECTS):
+        if response.status not in (_OK, _PARTIAL, *REDIRECTS):
             return
         commit = response.header("X-Repo-Commit")
         size = response.header("X-Linked-Size")
@@ -292,7 +277,7 @@ class Hub:
 
     def _is_expected(self, tag: str, key: tuple[str, str], file: HubFile) -> bool:
         """Whether a tag is the file's digest, or, where it is no digest, the one seen before."""
-        if len(tag) in _DIGEST_LENGTHS and len(tag) == len(file.content_id) and set(tag) <= _HEX:
+        if is_digest(tag) and len(tag) == len(file.content_id):
             return tag == file.content_id
         with self._lock:
             return self._tags.setdefault(key, tag) == tag
@@ -334,17 +319,6 @@ def _endpoint(text: str) -> str:
             remedy="write it as https://HOST or https://HOST/PATH, and the token into HF_TOKEN",
         )
     return text.rstrip("/")
-
-
-def _joined(url: str, target: str, where: str) -> str:
-    """Return where a redirect leads; servers also send addresses with blanks and accents."""
-    try:
-        found = urljoin(url, quote(target.encode("latin-1"), safe=_IN_ADDRESSES))
-        if origin(found)[0] in ("http", "https") and origin(found)[1]:
-            return found
-    except ValueError:
-        pass
-    raise broken(f"the server redirects to no address: {target[:60]!r}", where=where)
 
 
 def _tag(header: str | None) -> str | None:

@@ -11,28 +11,24 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
-from unicodedata import bidirectional, category
-from urllib.parse import quote, urljoin
+from urllib.parse import quote
 
 from k31ctl.errors import InputError, RefusedError
 from k31ctl.fetch.hub import HubFile, Snapshot
 from k31ctl.fetch.journal import STATE_FOLDER
 from k31ctl.fetch.manifest import MANIFEST_NAME
+from k31ctl.fetch.redirects import MOST_REDIRECTS, REDIRECTS, headers_for, redirected, too_many
+from k31ctl.fetch.safe_path import require_safe
 from k31ctl.fetch.trouble import TransferError, broken, refused_status, unreachable
-from k31ctl.fetch.wire import Response, Wire, origin
+from k31ctl.fetch.wire import Response, Wire
 from k31ctl.values import frozen
 
 _TOKEN_VARIABLES: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 _NAME: Final = re.compile(r"(\b[\w.-]{1,96}\b/)?\b[\w.-]{1,96}\b", re.ASCII)
-# Line ends, escapes of a terminal and halves of a character; marks that turn the text around.
-_NOT_IN_PATHS: Final = ("Cc", "Cs")
-_TURNING: Final = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 _NOT_IN_NAMES: Final = ("--", "..")
 _COMMIT: Final = re.compile(r"[0-9A-Za-z]{1,64}")
 _OK: Final = 200
 _UNAUTHORISED: Final = 401
-_REDIRECTS: Final = (301, 302, 303, 307, 308)
-_MOST_REDIRECTS: Final = 5
 _MOST_BYTES: Final = 64 * 2**20
 _PIECE_BYTES: Final = 64 * 1024
 
@@ -127,20 +123,16 @@ def is_repository_name(name: str) -> bool:
 def _answer(wire: Wire, question: Question) -> bytes:
     """Return what the hub says, here or where it sends us; the token stays at the endpoint."""
     url, where = question.url, question.where
-    for _ in range(_MOST_REDIRECTS + 1):
-        headers = {"User-Agent": "k31ctl", "Accept-Encoding": "identity"}
-        if question.token and origin(url) == origin(question.endpoint):
-            headers["Authorization"] = f"Bearer {question.token}"
+    for _ in range(MOST_REDIRECTS + 1):
+        headers = headers_for(url, endpoint=question.endpoint, token=question.token)
         with closing(wire.get(url, headers, shown=where)) as response:
             if response.status == _OK:
                 return _body(response, where)
-            if response.status not in _REDIRECTS:
+            if response.status not in REDIRECTS:
                 raise _failure(response, question)
             target = response.header("Location")
-        url = urljoin(url, target or "")
-        if not target or not url.startswith(("http://", "https://")):
-            raise broken("the server redirects to nowhere", where=where)
-    raise broken(f"the server redirects more than {_MOST_REDIRECTS} times", where=where)
+        url = redirected(url, target, where=where)
+    raise too_many(where)
 
 
 def _body(response: Response, where: str) -> bytes:
@@ -192,27 +184,11 @@ def _file(entry: Any, where: str) -> HubFile:
     digest = linked.get("sha256") if isinstance(linked, dict) else None
     blob = entry.get("blobId")
     return HubFile(
-        path=_safe(path, where),
+        path=require_safe(path, holder="repository", where=where),
         size_bytes=size,
         sha256=digest if isinstance(digest, str) else None,
         blob_id=blob if isinstance(blob, str) and not linked else None,
     )
-
-
-def _safe(path: str, where: str) -> str:
-    """Return a path that stays inside the folder; raises InputError for any other."""
-    parts = path.split("/")
-    if (
-        any(category(c) in _NOT_IN_PATHS or bidirectional(c) in _TURNING for c in path)
-        or "\\" in path
-        or any(part in ("", ".", "..") for part in parts)
-    ):
-        raise InputError(
-            f"the repository has a file with an unsafe path: {path[:100]!r}",
-            where=where,
-            remedy="do not use this repository; a path must stay inside the folder",
-        )
-    return path
 
 
 def _require_a_tree(paths: Sequence[str], where: str) -> None:

@@ -56,7 +56,6 @@ class PartWorkers:
         self._left = len(self._files)
         self._to_hash: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._threads = Threads(stop=self._end)
-        self._paused = False
         self.failure: K31Error | None = None
         self.failed: list[FileFailed] = []
         self.verified: dict[str, str] = {}
@@ -184,7 +183,7 @@ class PartWorkers:
     def _pieces(self, path: str, start: int, end: int) -> Iterator[bytes]:
         """Yield source bytes at the rate and in the hours that are given."""
         while start < end:
-            self._wait_for_hours()
+            self._throttle.wait_until_open(lambda s: self.events.put(Paused(wait_s=s)))
             with closing(self._source.chunks(path, start, end)) as pieces:
                 for piece in pieces:
                     start += len(piece)
@@ -196,17 +195,6 @@ class PartWorkers:
                         raise StoppedError
                     if self._throttle.closed_s():
                         break
-
-    def _wait_for_hours(self) -> None:
-        while (wait_s := self._throttle.closed_s()) > 0:
-            with self._lock:
-                first, self._paused = not self._paused, True
-            if first:
-                self.events.put(Paused(wait_s=wait_s))
-            if self._stopped.wait(min(wait_s, 1.0)):
-                raise StoppedError
-        with self._lock:
-            self._paused = False
 
     def _hash(self) -> None:
         """Follow the writing with each file's digest, and finish the files that are whole."""

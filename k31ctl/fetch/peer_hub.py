@@ -144,7 +144,7 @@ class PeerHub(Hub):
                 notes.append(f"{peer.label} has no record; its files are tried by name and size")
                 continue
             for file in listing.snapshot.files:
-                require_safe(file.path, where=peer.label)
+                require_safe(file.path, holder="record", where=peer.label)
             found.append((peer, listing))
         return found, tuple(notes)
 

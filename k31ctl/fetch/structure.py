@@ -8,9 +8,10 @@ from typing import Any
 from k31ctl.catalog.json_text import CONFIG_NAME
 from k31ctl.catalog.models import load_model, model_at
 from k31ctl.catalog.store import Store
+from k31ctl.core.finding import Severity
 from k31ctl.core.model import Model
 from k31ctl.errors import InputError
-from k31ctl.fetch.findings import Finding, Level, Severity
+from k31ctl.fetch.findings import Finding, Level
 from k31ctl.fetch.headers import read_headers
 from k31ctl.fetch.index import INDEX_NAME, CheckpointFiles, checkpoint_files
 from k31ctl.fetch.inspection import (

@@ -65,15 +65,28 @@ class Throttle:
         self._limit, self._hours, self._stopped, self._now = limit_bytes_per_s, hours, stopped, now
         self._lock = threading.Lock()
         self._free_at = 0.0
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether bytes are held back to a rate."""
-        return self._limit is not None
+        self._is_waiting = False
 
     def closed_s(self) -> float:
         """Seconds until bytes may come at all."""
         return self._hours.wait_s(self._now()) if self._hours else 0.0
+
+    def wait_until_open(self, on_closed: Callable[[float], None]) -> bool:
+        """Wait for the daily window; the first thread that waits gives ``on_closed`` the seconds.
+
+        Returns True for the first that finds it open again. Raises StoppedError where the work is
+        stopped.
+        """
+        while (wait_s := self.closed_s()) > 0:
+            with self._lock:
+                first, self._is_waiting = not self._is_waiting, True
+            if first:
+                on_closed(wait_s)
+            if self._stopped.wait(min(wait_s, 1.0)):
+                raise StoppedError
+        with self._lock:
+            waited, self._is_waiting = self._is_waiting, False
+        return waited
 
     def piece_bytes(self, largest: int) -> int:
         """Return how many bytes to take at once, so that the rate is even."""

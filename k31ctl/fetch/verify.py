@@ -8,6 +8,7 @@ from typing import Final
 
 from k31ctl.catalog.models import load_model
 from k31ctl.catalog.store import Store
+from k31ctl.core.finding import Severity
 from k31ctl.errors import InputError, K31Error, NotProvenError
 from k31ctl.fetch.deep import check_values
 from k31ctl.fetch.digest_check import (
@@ -18,7 +19,7 @@ from k31ctl.fetch.digest_check import (
     expected_files,
     extra_files,
 )
-from k31ctl.fetch.findings import Finding, Level, Severity
+from k31ctl.fetch.findings import Finding, Level
 from k31ctl.fetch.hub import Hub
 from k31ctl.fetch.manifest import MANIFEST_NAME, Manifest, read_manifest_file
 from k31ctl.fetch.partial_marker import part_of, read_marker

@@ -26,7 +26,7 @@ from k31ctl.fetch.planning import FetchPlan, FilePlan, FileState
 from k31ctl.fetch.threads import Threads
 from k31ctl.fetch.throttle import LARGEST_PIECE, SMALLEST_PIECE, Throttle, next_piece_bytes
 from k31ctl.fetch.transfer import CHUNK_BYTES, Claim, Transfer
-from k31ctl.fetch.trouble import StoppedError, TransferError, disk_failure, unprovable
+from k31ctl.fetch.trouble import TransferError, disk_failure, unprovable
 
 _LOOK_S: Final = 0.05
 _SYNC_S: Final = 1.0
@@ -64,7 +64,6 @@ class Workers:
         self._background = Threads(stop=hub.stop)
         self._ended = threading.Event()
         self._last_bytes_at = time.monotonic()
-        self._paused = False
         self.failed: list[FileFailed] = []
         self.failure: K31Error | None = None
         self.bytes_downloaded = self.bytes_reused = 0
@@ -294,16 +293,9 @@ class Workers:
             self._last_bytes_at = time.monotonic()
 
     def _wait_for_hours(self) -> None:
-        while (wait_s := self._throttle.closed_s()) > 0:
+        if self._throttle.wait_until_open(lambda wait_s: self.events.put(Paused(wait_s=wait_s))):
             with self._lock:
-                first, self._paused = not self._paused, True
-            if first:
-                self.events.put(Paused(wait_s=wait_s))
-            if self._hub.stopped.wait(min(wait_s, 1.0)):
-                raise StoppedError
-        with self._lock:
-            if self._paused:
-                self._paused, self._last_bytes_at = False, time.monotonic()
+                self._last_bytes_at = time.monotonic()
 
     def _complete(self, transfer: Transfer) -> bool:
         """Prove a file of which all bytes are here; False where it is to be fetched again."""

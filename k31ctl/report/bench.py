@@ -8,8 +8,8 @@ from typing import Any
 from k31ctl.bench.events import Event, Finished
 from k31ctl.bench.repeats import repeated
 from k31ctl.bench.result import StageResult
-from k31ctl.core.gates import Gate, evaluate
-from k31ctl.errors import EndpointError, GateError, RefusedError
+from k31ctl.core.gates import Gate, require_all
+from k31ctl.errors import EndpointError, RefusedError
 from k31ctl.report.bench_progress import ProgressLines
 from k31ctl.report.bench_table import csv_text
 from k31ctl.report.bench_text import bench_text, warnings
@@ -100,13 +100,8 @@ def _require(finished: Finished, gates: Sequence[Gate]) -> None:
             )
     for gate in gates:
         for stage in finished.stages:
-            held = evaluate(gate, plain(stage))
-            if not held.passed:
-                raise GateError(
-                    f"{gate.text} does not hold: it is {held.actual_text}",
-                    where=f"--gate, {stage.name}",
-                    remedy="see the answer above",
-                )
+            named = f"--gate, {stage.name}"
+            require_all([gate], plain(stage), where=named, remedy="see the answer above")
     for stage in finished.stages:
         if not stage.client.is_valid:
             raise RefusedError(

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from k31ctl.core.finding import Finding, Severity
-from k31ctl.core.gates import Gate, evaluate
+from k31ctl.core.gates import Gate, require_all, require_names
 from k31ctl.core.host import Host
 from k31ctl.core.host_rule import listed
 from k31ctl.core.readiness import Check, Readiness, Status
-from k31ctl.errors import GateError, RefusedError, UsageError
+from k31ctl.errors import RefusedError, UsageError
 from k31ctl.host.describe import Asked
 from k31ctl.report.envelope import envelope
 from k31ctl.report.files import STANDARD_OUTPUT, write_whole
 from k31ctl.report.lines import folded, printable
-from k31ctl.units import show_bytes
+from k31ctl.units import counted, show_bytes
 
 _TITLES: Final = {
     Severity.ERROR: "errors",
@@ -34,8 +34,7 @@ def show_readiness(
     markdown: Path | None,
 ) -> None:
     """Write the conclusion, every finding with its remedy, and what is fine; gates come first."""
-    for gate in gates:
-        evaluate(gate, readiness_result(found))
+    require_names(gates, readiness_result(found))
     if as_json and markdown == STANDARD_OUTPUT:
         raise UsageError(
             "two answers cannot go to one place",
@@ -56,18 +55,16 @@ def require_ready(found: Readiness, gates: Sequence[Gate]) -> None:
     if errors:
         names = dict.fromkeys(f.id for f in found.findings if f.severity is Severity.ERROR)
         raise RefusedError(
-            f"this machine is not ready: {_counted(errors, 'error')}",
+            f"this machine is not ready: {counted(errors, 'error')}",
             where=", ".join(names),
             remedy="mend what is listed, or leave a check out with --skip ID",
         )
-    for gate in gates:
-        held = evaluate(gate, readiness_result(found))
-        if not held.passed:
-            raise GateError(
-                f"{gate.text} does not hold: it is {held.actual_text}",
-                where="--gate, this machine",
-                remedy="mend what is listed, or change the gate",
-            )
+    require_all(
+        gates,
+        readiness_result(found),
+        where="--gate, this machine",
+        remedy="mend what is listed, or change the gate",
+    )
 
 
 def readiness_result(found: Readiness) -> dict[str, Any]:
@@ -126,17 +123,13 @@ def _conclusion(found: Readiness) -> str:
     nodes = "" if need.num_nodes == 1 else f" as one of {need.num_nodes} nodes"
     job = f"serve {need.model.name} with {need.engine.name}{nodes}"
     warnings = found.count(Severity.WARNING)
-    also = f", {_counted(warnings, 'warning')}" if warnings else ""
+    also = f", {counted(warnings, 'warning')}" if warnings else ""
     if not found.is_ready:
-        errors = _counted(found.count(Severity.ERROR), "error")
+        errors = counted(found.count(Severity.ERROR), "error")
         return f"Not ready to {job}: {errors}{also}."
     if not any(c.status is Status.PASS for c in found.checks):
         return f"Nothing could be checked; whether this machine can {job} is open."
     return f"Ready to {job}, as far as was checked{also}."
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _machine(host: Host) -> str:

@@ -8,15 +8,13 @@ from contextlib import closing
 from typing import Any, Final
 
 from k31ctl import units
-from k31ctl.core.gates import Gate, evaluate
-from k31ctl.errors import GateError
+from k31ctl.core.gates import Gate, require_all, require_names
 from k31ctl.fetch.authority import Authority, AuthorityKind
 from k31ctl.fetch.events import Event, Finished, Planned, Retried
 from k31ctl.fetch.hub import Snapshot
 from k31ctl.fetch.part_plan import PartPlan
 from k31ctl.fetch.planning import FetchPlan, FileState
 from k31ctl.fetch.space import require_room
-from k31ctl.report.durations import duration
 from k31ctl.report.envelope import envelope, plain
 from k31ctl.report.fetch_part import (
     part_finished_text,
@@ -29,6 +27,7 @@ from k31ctl.report.fetch_words import (
     expected_time,
     files,
     licence_text,
+    outcome,
     room,
     size,
     space_result,
@@ -121,20 +120,17 @@ def _shown(
 
 def _check_names(gates: Sequence[Gate], plan: FetchPlan | PartPlan) -> None:
     """Raise UsageError for a condition on what the result does not have."""
-    for gate in gates:
-        evaluate(gate, _planned(plan) | _NOTHING_YET)
+    require_names(gates, _planned(plan) | _NOTHING_YET)
 
 
 def _require(gates: Sequence[Gate], result: dict[str, Any], *, where: str) -> None:
     """Raise GateError for the first condition that is not met."""
-    for gate in gates:
-        held = evaluate(gate, result)
-        if not held.passed:
-            raise GateError(
-                f"{gate.text} does not hold: it is {held.actual_text}",
-                where=f"--gate, {where}",
-                remedy="change what is fetched, or change the gate",
-            )
+    require_all(
+        gates,
+        result,
+        where=f"--gate, {where}",
+        remedy="change what is fetched, or change the gate",
+    )
 
 
 def plan_text(plan: FetchPlan | PartPlan) -> str:
@@ -167,20 +163,9 @@ def finished_text(plan: FetchPlan | PartPlan, finished: Finished) -> str:
     """Return what came of it, in words."""
     if isinstance(plan, PartPlan):
         return part_finished_text(plan, finished)
-    rate = finished.bytes_downloaded / max(finished.seconds, 1e-6)
     done = f"{finished.num_verified} of {files(finished.num_files)} here and proven"
-    parts = [f"{size(finished.bytes_downloaded)} downloaded in {duration(finished.seconds)}"]
-    if finished.bytes_downloaded:
-        parts[0] += f" ({units.show(rate, 'B/s')})"
-    if finished.bytes_reused:
-        parts.append(f"{size(finished.bytes_reused)} reused")
-    if finished.num_retries:
-        noun = "request" if finished.num_retries == 1 else "requests"
-        parts.append(f"{finished.num_retries} {noun} repeated")
-    if finished.num_refetched:
-        parts.append(f"{files(finished.num_refetched)} fetched again after wrong bytes")
     return (
-        f"{done}: {', '.join(parts)}\n"
+        f"{done}: {outcome(finished)}\n"
         + _sources(plan, finished)
         + (
             f"record  {plan.target or plan.folder}/k31ctl-manifest.json\n"

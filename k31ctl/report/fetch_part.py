@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from k31ctl import units
 from k31ctl.fetch.events import Finished
 from k31ctl.fetch.part_plan import PartPlan
 from k31ctl.fetch.planning import FileState
-from k31ctl.report.durations import duration
 from k31ctl.report.fetch_words import (
     expected_time,
     files,
     licence_text,
+    outcome,
     room,
     size,
     space_result,
@@ -40,17 +39,7 @@ def part_plan_text(plan: PartPlan) -> str:
 
 def part_finished_text(plan: PartPlan, finished: Finished) -> str:
     """Return what came of it, in words."""
-    rate = finished.bytes_downloaded / max(finished.seconds, 1e-6)
-    parts = [f"{size(finished.bytes_downloaded)} downloaded in {duration(finished.seconds)}"]
-    if finished.bytes_downloaded:
-        parts[0] += f" ({units.show(rate, 'B/s')})"
-    if finished.bytes_reused:
-        parts.append(f"{size(finished.bytes_reused)} reused")
-    if finished.num_retries:
-        parts.append(f"{finished.num_retries} requests repeated")
-    if finished.num_refetched:
-        parts.append(f"{files(finished.num_refetched)} fetched again after wrong bytes")
-    told = f"{finished.num_verified} of {files(finished.num_files)} written: {', '.join(parts)}\n"
+    told = f"{finished.num_verified} of {files(finished.num_files)} written: {outcome(finished)}\n"
     if not finished.is_proven:
         return told
     whole = num_whole(plan)

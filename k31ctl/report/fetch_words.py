@@ -3,6 +3,7 @@
 from typing import Any
 
 from k31ctl import units
+from k31ctl.fetch.events import Finished
 from k31ctl.fetch.part_plan import PartPlan
 from k31ctl.fetch.planning import FetchPlan
 from k31ctl.fetch.space import Space
@@ -16,7 +17,22 @@ def size(num_bytes: int) -> str:
 
 def files(count: int) -> str:
     """A number of files."""
-    return f"{count:,} file" + ("" if count == 1 else "s")
+    return units.counted(count, "file")
+
+
+def outcome(finished: Finished) -> str:
+    """What was moved and what was asked for again."""
+    rate = finished.bytes_downloaded / max(finished.seconds, 1e-6)
+    parts = [f"{size(finished.bytes_downloaded)} downloaded in {duration(finished.seconds)}"]
+    if finished.bytes_downloaded:
+        parts[0] += f" ({units.show(rate, 'B/s')})"
+    if finished.bytes_reused:
+        parts.append(f"{size(finished.bytes_reused)} reused")
+    if finished.num_retries:
+        parts.append(f"{units.counted(finished.num_retries, 'request')} repeated")
+    if finished.num_refetched:
+        parts.append(f"{files(finished.num_refetched)} fetched again after wrong bytes")
+    return ", ".join(parts)
 
 
 def room(space: Space) -> str:

@@ -14,10 +14,10 @@ from k31ctl.report.html_words import (
     figure,
     gib,
     large,
-    plural,
     usd,
 )
 from k31ctl.report.plan_text import tokens
+from k31ctl.units import counted
 
 USUAL_CONTEXT: Final = 131_072
 _UNMEASURED: Final = re.compile(
@@ -88,7 +88,7 @@ def notice(document: Row) -> Markup | None:
 def _place(document: Row) -> str:
     result, inputs = mapping(document.get("result")), mapping(document.get("inputs"))
     layout, engine = mapping(result.get("layout")), mapping(result.get("engine"))
-    gpus = plural(count(inputs.get("gpus")) or count(layout.get("num_gpus")), "GPU")
+    gpus = counted(count(inputs.get("gpus")) or count(layout.get("num_gpus")), "GPU")
     where = (
         f"on {deployment(document)} ({gpus}, {text(layout.get('text'))}, "
         f"{text(engine.get('name'))})"
@@ -120,7 +120,7 @@ def _room(result: Row) -> str:
     middle = max(steps, key=_near_usual)
     length, most = count(middle.get("context_tokens")), count(middle.get("max_requests"))
     return (
-        f"At {tokens(length)} tokens of context it holds {plural(most, 'request')} at once; one "
+        f"At {tokens(length)} tokens of context it holds {counted(most, 'request')} at once; one "
         f"request may reach {tokens(count(result.get('longest_context_tokens')))} tokens."
     )
 

@@ -108,8 +108,3 @@ def label(key: str) -> str:
     """A key as words: ``usd_per_gpu`` is ``USD per GPU``."""
     words = {"usd": "USD", "gpu": "GPU", "gpus": "GPUs", "kwh": "kWh", "pue": "PUE"}
     return " ".join(words.get(word, word) for word in key.split("_"))
-
-
-def plural(number_of: int, one: str) -> str:
-    """A count and its noun."""
-    return f"{number_of:,} {one}{'' if number_of == 1 else 's'}"

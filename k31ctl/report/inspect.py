@@ -5,9 +5,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from k31ctl.core.gates import Gate, evaluate
+from k31ctl.core.gates import Gate, require_all, require_names
 from k31ctl.core.name_patterns import Pattern
-from k31ctl.errors import GateError
 from k31ctl.fetch.inspection import NAMES_CAP, Inspection
 from k31ctl.report.envelope import envelope
 from k31ctl.report.lines import folded, printable
@@ -22,8 +21,7 @@ def show_inspection(
     found: Inspection, *, model_spec: str | None, gates: Sequence[Gate], as_json: bool
 ) -> None:
     """Write the conclusion and every difference; gates are held against the result first."""
-    for gate in gates:
-        evaluate(gate, inspection_result(found))
+    require_names(gates, inspection_result(found))
     if as_json:
         sys.stdout.write(_document(found, model_spec, gates))
         return
@@ -32,14 +30,12 @@ def show_inspection(
 
 def require_gates(found: Inspection, gates: Sequence[Gate]) -> None:
     """Raise GateError for the first condition that the result does not meet."""
-    for gate in gates:
-        held = evaluate(gate, inspection_result(found))
-        if not held.passed:
-            raise GateError(
-                f"{gate.text} does not hold: it is {held.actual_text}",
-                where=f"--gate, {found.folder}",
-                remedy="mend the checkpoint, or change the gate",
-            )
+    require_all(
+        gates,
+        inspection_result(found),
+        where=f"--gate, {found.folder}",
+        remedy="mend the checkpoint, or change the gate",
+    )
 
 
 def inspection_result(found: Inspection) -> dict[str, Any]:

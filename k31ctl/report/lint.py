@@ -7,14 +7,15 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any, Final
 
-from k31ctl.core.gates import Gate, evaluate
+from k31ctl.core.gates import Gate, require_all, require_names
 from k31ctl.core.rules import Finding, Severity
-from k31ctl.errors import GateError, RefusedError, UsageError
+from k31ctl.errors import RefusedError, UsageError
 from k31ctl.report.envelope import envelope
 from k31ctl.report.files import write_all
 from k31ctl.report.lint_formats import github_lines, markdown_text, sarif_document
 from k31ctl.serve.lint import Asked
 from k31ctl.serve.lint_files import STANDARD_INPUT, LintedFile
+from k31ctl.units import counted
 
 _WIDTH: Final = 80
 _ORIGINAL: Final = ".orig"
@@ -31,8 +32,7 @@ def show_lint(
 ) -> None:
     """Write every finding in the form asked for; with ``fix`` write the changes first."""
     result = lint_result(files)
-    for gate in gates:
-        evaluate(gate, result)
+    require_names(gates, result)
     written = _write_fixes(files) if fix else ()
     if markdown is not None:
         write_all({markdown: markdown_text(files)})
@@ -50,19 +50,17 @@ def show_lint(
 
 def require_no_errors(files: Sequence[LintedFile], gates: Sequence[Gate]) -> None:
     """Raise GateError for the first gate that fails, RefusedError where errors were found."""
-    for gate in gates:
-        held = evaluate(gate, lint_result(files))
-        if not held.passed:
-            raise GateError(
-                f"{gate.text} does not hold: it is {held.actual_text}",
-                where="--gate",
-                remedy="mend what is listed, or change the gate",
-            )
+    require_all(
+        gates,
+        lint_result(files),
+        where="--gate",
+        remedy="mend what is listed, or change the gate",
+    )
     bad = [each for each in files if each.count(Severity.ERROR)]
     if bad:
         num = sum(each.count(Severity.ERROR) for each in bad)
         raise RefusedError(
-            f"{_counted(num, 'error')} in {', '.join(each.name for each in bad[:5])}",
+            f"{counted(num, 'error')} in {', '.join(each.name for each in bad[:5])}",
             where=next(f.where for f in bad[0].findings if f.severity is Severity.ERROR),
             remedy="mend what is listed; --fix writes what is certain",
         )
@@ -217,21 +215,17 @@ def _command_lines(words: Sequence[str]) -> list[str]:
 
 def _conclusion(file: LintedFile, *, is_written: bool) -> str:
     parts = [
-        _counted(file.count(severity), severity.value if severity is not Severity.INFO else "note")
+        counted(file.count(severity), severity.value if severity is not Severity.INFO else "note")
         for severity in Severity
         if file.count(severity)
     ]
     text = ", ".join(parts)
     made = file.fixed.num_made if file.fixed is not None else 0
     if is_written:
-        return f"{text}; {_counted(made, 'change')} written, {file.name}{_ORIGINAL} is as it was"
+        return f"{text}; {counted(made, 'change')} written, {file.name}{_ORIGINAL} is as it was"
     if made and file.source is not None and file.name != "standard input":
-        return f"{text}; k31ctl lint --fix {file.name} writes {_counted(made, 'change')}"
+        return f"{text}; k31ctl lint --fix {file.name} writes {counted(made, 'change')}"
     return text
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _folded(text: str, *, first: str, rest: str) -> list[str]:

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from k31ctl.core.gates import Gate, evaluate
-from k31ctl.errors import GateError
-from k31ctl.fetch.findings import Finding, Level, Severity
+from k31ctl.core.finding import Severity
+from k31ctl.core.gates import Gate, require_all, require_names
+from k31ctl.fetch.findings import Finding, Level
 from k31ctl.fetch.inspection import NAMES_CAP
 from k31ctl.fetch.repair import Repair
 from k31ctl.fetch.structure import Structure
@@ -23,8 +23,7 @@ _MAX_LINES: Final = 20
 
 def show_verification(found: Verification, *, gates: Sequence[Gate], as_json: bool) -> None:
     """Write the conclusion, what was looked at and every finding; gates are evaluated first."""
-    for gate in gates:
-        evaluate(gate, verification_result(found))
+    require_names(gates, verification_result(found))
     if as_json:
         sys.stdout.write(_document(found, gates))
         return
@@ -34,14 +33,12 @@ def show_verification(found: Verification, *, gates: Sequence[Gate], as_json: bo
 def require_verified(found: Verification, gates: Sequence[Gate]) -> None:
     """Raise NotProvenError for damage, then GateError for the first condition not met."""
     found.require_proven()
-    for gate in gates:
-        held = evaluate(gate, verification_result(found))
-        if not held.passed:
-            raise GateError(
-                f"{gate.text} does not hold: it is {held.actual:,.15g}",
-                where=f"--gate, {found.folder}",
-                remedy="mend the checkpoint, or change the gate",
-            )
+    require_all(
+        gates,
+        verification_result(found),
+        where=f"--gate, {found.folder}",
+        remedy="mend the checkpoint, or change the gate",
+    )
 
 
 def verification_result(found: Verification) -> dict[str, Any]:

@@ -118,11 +118,6 @@ class Server:
     ready_line: str
 
     @property
-    def needs_head(self) -> bool:
-        """Whether any word asks for the address of the first node."""
-        return any(value.where is Where.HEAD for value in self.node_values)
-
-    @property
     def node_values(self) -> tuple[NodeValue, ...]:
         """Everything that differs by node."""
         words = [word for choice in self.choices for word in choice.words]

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from k31ctl.core.finding import Severity
 from k31ctl.fetch.deep import check_file
-from k31ctl.fetch.findings import Finding, Severity
+from k31ctl.fetch.findings import Finding
 from tests.fetch.mxfp4_oracle import NAME, SCALES, distributions, encoded, write_encoded
 from tests.fetch.tiny_checkpoint import flip, place_of
 

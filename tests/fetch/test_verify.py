@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from k31ctl.catalog import Store, default_folders
+from k31ctl.core.finding import Severity
 from k31ctl.errors import InputError, K31Error, NotProvenError
 from k31ctl.fetch.digest_check import digest_of
-from k31ctl.fetch.findings import Finding, Level, Severity
+from k31ctl.fetch.findings import Finding, Level
 from k31ctl.fetch.proven import JOURNAL_NAME
 from k31ctl.fetch.verify import Verification, Wanted, verify_checkpoint
 from tests.fetch.tiny_checkpoint import INDEX, SHARDS, flip, place_of, write_manifest, write_tiny

@@ -1,9 +1,10 @@
 """Every rule, asked about one launch."""
 
+from k31ctl.core.finding import Severity
 from k31ctl.core.launch import Form
 from k31ctl.core.rules.container_rules import CONTAINER_RULES
 from k31ctl.core.rules.context import LaunchContext
-from k31ctl.core.rules.finding import Finding, Severity
+from k31ctl.core.rules.finding import Finding
 from k31ctl.core.rules.model_rules import MODEL_RULES
 from k31ctl.core.rules.place_rules import PLACE_RULES
 from k31ctl.core.rules.read_rules import read_findings

@@ -1,17 +1,9 @@
 """One thing wrong with a launch, how bad it is, and the change that mends it."""
 
 from dataclasses import field
-from enum import StrEnum
 
+from k31ctl.core.finding import Severity
 from k31ctl.values import frozen
-
-
-class Severity(StrEnum):
-    """How bad it is: it will not serve or serves wrongly, it may, or it is worth knowing."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    INFO = "info"
 
 
 @frozen

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import Final
 
+from k31ctl.core.finding import Severity
 from k31ctl.core.launch import Form
 from k31ctl.core.rules.context import K31, LaunchContext
-from k31ctl.core.rules.finding import Change, Severity
+from k31ctl.core.rules.finding import Change
 from k31ctl.core.rules.rule import NOTHING, Hit, Rule, hit
 
 _PARSER: Final = "kimi_k3"

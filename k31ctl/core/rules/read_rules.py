@@ -4,9 +4,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from k31ctl.core.finding import Severity
 from k31ctl.core.launch import Problem, ReadProblem
 from k31ctl.core.rules.context import LaunchContext
-from k31ctl.core.rules.finding import Change, Finding, Severity
+from k31ctl.core.rules.finding import Change, Finding
 from k31ctl.values import frozen
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO

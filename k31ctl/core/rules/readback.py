@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from k31ctl.core.finding import Severity
 from k31ctl.core.rules.context import LaunchContext
-from k31ctl.core.rules.finding import Finding, Severity
+from k31ctl.core.rules.finding import Finding
 from k31ctl.core.rules.memory_fit import fit
 from k31ctl.values import frozen
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable
 
+from k31ctl.core.finding import Severity
 from k31ctl.core.release import release_key
 from k31ctl.core.rules.context import FileKind, LaunchContext
-from k31ctl.core.rules.finding import Change, Finding, Severity
+from k31ctl.core.rules.finding import Change, Finding
 from k31ctl.values import frozen
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import Final
 
+from k31ctl.core.finding import Severity
 from k31ctl.core.rules.context import LaunchContext
-from k31ctl.core.rules.finding import Change, Severity
+from k31ctl.core.rules.finding import Change
 from k31ctl.core.rules.rule import NOTHING, Hit, Rule, drop, hit
 
 _ALGORITHM: Final = "--speculative-algorithm"

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
+from k31ctl.core.finding import Severity
 from k31ctl.core.rules.context import LaunchContext
-from k31ctl.core.rules.finding import Severity
 from k31ctl.core.rules.memory_fit import Fit, fit, weights_bytes
 from k31ctl.core.rules.rule import NOTHING, Hit, Rule, hit
 from k31ctl.errors import RefusedError

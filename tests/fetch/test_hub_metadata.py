@@ -63,7 +63,7 @@ def test_huggingface_hub_reads_the_same_from_the_same_answer(hub: HubServer) -> 
         (429, {}, EndpointError, "asks for fewer requests"),
         (500, {}, EndpointError, "the server answers 500"),
         (302, {}, EndpointError, "redirects to nowhere"),
-        (302, {"Location": "file:///etc/passwd"}, EndpointError, "redirects to nowhere"),
+        (302, {"Location": "file:///etc/passwd"}, EndpointError, "redirects to no address"),
     ],
 )
 def test_a_refusal_is_said_as_what_it_is(

@@ -9,6 +9,7 @@ import typer
 
 from k31ctl.cli import profiles
 from k31ctl.cli.doctor import doctor
+from k31ctl.cli.engine import tiny
 from k31ctl.cli.fetch import fetch
 from k31ctl.cli.inspect import inspect
 from k31ctl.cli.mistakes import Mistake, is_help, usage_error
@@ -30,6 +31,7 @@ app.command()(fetch)
 app.command()(validate)
 app.command()(verify)
 app.command()(doctor)
+app.command()(tiny)
 app.add_typer(profiles.app, name="profiles")
 
 

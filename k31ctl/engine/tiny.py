@@ -12,7 +12,7 @@ from k31ctl.catalog.models import load_config_profile
 from k31ctl.catalog.store import Store
 from k31ctl.core.architecture import model_from_config
 from k31ctl.core.figure import Assumption
-from k31ctl.core.model import LinearAttention, Model, SparseLatentAttention
+from k31ctl.core.model import Model
 from k31ctl.core.tensors import TensorTemplate
 from k31ctl.engine.tiny_tokenizer import (
     BOS,
@@ -56,26 +56,45 @@ _VISION: Final[dict[str, Any]] = {
     **{"vt_num_attention_heads": 4, "qkv_hidden_size": 64, "mm_hidden_size": 64},
     **{"init_pos_emb_height": 16, "init_pos_emb_width": 16, "text_hidden_size": 128},
 }
+# As the release's processor has them.
+_IMAGES: Final = {
+    **{"patch_size": 14, "merge_kernel_size": 2, "fixed_output_tokens": None},
+    **{"in_patch_limit": 65536, "patch_limit_on_one_side": 512},
+    **{"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]},
+}
 
 
 @frozen
-class TinyCheckpoint:
-    """What was written."""
+class Made:
+    """What a tiny checkpoint is made of."""
 
-    folder: Path
-    model: str
-    seed: int
     architecture: str
     files: tuple[str, ...]
     num_tensors: int
     total_bytes: int
     total_params: int
+    vocab_size: int
     num_linear_layers: int
     num_full_layers: int
     index_topk: int | None
+    num_dense_layers: int
+    num_moe_layers: int
+    num_experts: int
+    num_experts_per_tok: int
+    expert_format: str
     num_snapshots: int
-    vocab_size: int
+    num_vision_layers: int
     assumptions: tuple[Assumption, ...]
+
+
+@frozen
+class TinyCheckpoint:
+    """What was asked for, and what was written."""
+
+    folder: Path
+    model: str
+    seed: int
+    made: Made
 
 
 def write_tiny(store: Store, folder: Path, *, model: str, seed: int) -> TinyCheckpoint:
@@ -109,7 +128,7 @@ def write_tiny(store: Store, folder: Path, *, model: str, seed: int) -> TinyChec
             where=str(folder),
             remedy="name a new folder in a place that you may write to",
         ) from error
-    return _summary(folder, model, seed, config, shape, names)
+    return TinyCheckpoint(folder=folder, model=model, seed=seed, made=_made(config, shape, names))
 
 
 def tiny_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,11 +173,13 @@ def _write_files(folder: Path, config: dict[str, Any], shape: Model, seed: int) 
         weight_map |= dict.fromkeys(tensors, name)
         total += sum(map(len, content.values()))
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    documents = {
+    documents: dict[str, Any] = {
         "config.json": config,
         "generation_config.json": generation,
         "model.safetensors.index.json": index,
     }
+    if "vision_config" in config:
+        documents["preprocessor_config.json"] = {"media_proc_cfg": _IMAGES}
     for name, document in documents.items():
         (folder / name).write_text(json.dumps(document, indent=2, sort_keys=True) + "\n")
     for name, text in tokenizer_files().items():
@@ -205,30 +226,27 @@ def _safetensors(tensors: Mapping[str, TensorTemplate], content: Mapping[str, by
     return b"".join((len(text).to_bytes(8, "little"), text, *content.values()))
 
 
-def _summary(
-    folder: Path,
-    model: str,
-    seed: int,
-    config: dict[str, Any],
-    shape: Model,
-    files: tuple[str, ...],
-) -> TinyCheckpoint:
-    linear = [mixer for mixer in shape.mixers if isinstance(mixer, LinearAttention)]
-    sparse = [mixer for mixer in shape.mixers if isinstance(mixer, SparseLatentAttention)]
+def _made(config: dict[str, Any], shape: Model, files: tuple[str, ...]) -> Made:
+    linear = shape.linear_layers(0, shape.num_layers)
     block = config.get("text_config", config).get("attn_res_block_size") or 0
-    return TinyCheckpoint(
-        folder=folder,
-        model=model,
-        seed=seed,
+    experts = shape.experts
+    assert experts is not None
+    return Made(
         architecture=shape.architecture,
         files=files,
         num_tensors=sum(t.num_tensors for t in shape.templates),
         total_bytes=sum(t.total_bytes for t in shape.templates),
         total_params=sum(t.num_tensors * t.params for t in shape.templates),
+        vocab_size=shape.vocab_size,
         num_linear_layers=len(linear),
         num_full_layers=shape.num_layers - len(linear),
-        index_topk=sparse[0].indexer.topk if sparse else None,
+        index_topk=shape.indexer.topk if shape.indexer else None,
+        num_dense_layers=shape.num_layers - len(shape.moe_layers),
+        num_moe_layers=len(shape.moe_layers),
+        num_experts=experts.num_experts,
+        num_experts_per_tok=experts.num_experts_per_tok,
+        expert_format=experts.format.value,
         num_snapshots=-(-shape.num_layers // block) if block else 0,
-        vocab_size=shape.vocab_size,
+        num_vision_layers=shape.vision.num_layers if shape.vision else 0,
         assumptions=shape.assumptions,
     )

@@ -9,12 +9,12 @@ import typer
 
 from k31ctl.cli import profiles
 from k31ctl.cli.doctor import doctor
-from k31ctl.cli.engine import tiny
 from k31ctl.cli.fetch import fetch
 from k31ctl.cli.inspect import inspect
 from k31ctl.cli.mistakes import Mistake, is_help, usage_error
 from k31ctl.cli.options import DebugOpt, VersionOpt
 from k31ctl.cli.plan import plan
+from k31ctl.cli.tiny import tiny
 from k31ctl.cli.validate import validate
 from k31ctl.cli.verify import verify
 from k31ctl.errors import InputError, K31Error, UsageError

@@ -106,29 +106,27 @@ def _chunks(x_BTHX: Tensor, C: int) -> Tensor:
 
 
 def _decayed_products(q: Tensor, k: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:
-    """``x_i (e^(G_i - G_j) k_j)`` for x = q and x = k where j <= i; above, any finite number.
+    """``x_i (e^(G_i - G_j) k_j)`` for x = q and x = k where j <= i; above, whatever comes out.
 
     Rows of a sub-chunk are scaled by e^(G_i - F) and columns by e^(F - G_j), F being its first G.
-    Columns before it give exponents below zero; inside it they stay below ``_MOST_EXPONENT``, or
-    the differences are taken one by one.
+    Columns before it give exponents below zero. Inside it, where a head forgets so fast that they
+    would pass ``_MOST_EXPONENT``, its differences are taken one by one.
     """
     C = G.shape[-2]
-    products = q.new_zeros(2, *G.shape[:-1], C)
-    both = torch.stack((q, k))
+    products, both = q.new_zeros(2, *G.shape[:-1], C), torch.stack((q, k))
     first = G[..., ::_SUB, :]
-    tame = bool((first - G[..., _SUB - 1 :: _SUB, :]).max() <= _MOST_EXPONENT)
+    wild = (first - G[..., _SUB - 1 :: _SUB, :]).amax(-1) > _MOST_EXPONENT
     for begin in range(0, C, _SUB):
         end = begin + _SUB
         F, rows = first[..., begin // _SUB, None, :], both[..., begin:end, :]
         scaled = rows * (G[..., begin:end, :] - F).float().exp()
-        width = end if tame else begin
-        columns = k[..., :width, :] * (F - G[..., :width, :]).float().exp()
-        products[..., begin:end, :width] = scaled @ columns.transpose(-1, -2)
-        if not tame:
-            inner = G[..., begin:end, None, :] - G[..., None, begin:end, :]
-            inner = inner.clamp(max=0).float().exp() * k[..., None, begin:end, :]
-            pairs = (rows[..., :, None, :] * inner).sum(-1)
-            products[..., begin:end, begin:end] = pairs
+        growth = (F - G[..., :end, :]).float().clamp(max=_MOST_EXPONENT).exp()
+        products[..., begin:end, :end] = scaled @ (k[..., :end, :] * growth).transpose(-1, -2)
+        if (fast := wild[..., begin // _SUB]).any():
+            g, columns = G[fast][:, begin:end], k[fast][:, None, begin:end]
+            decayed = (g[:, :, None] - g[:, None]).clamp(max=0).float().exp() * columns
+            pairs = (rows[:, fast][:, :, :, None] * decayed).sum(-1)
+            products[:, fast, begin:end, begin:end] = pairs
     return products[0], products[1]
 
 

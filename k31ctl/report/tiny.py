@@ -3,9 +3,9 @@
 import shlex
 import sys
 
-from k31ctl.engine.tiny import TinyCheckpoint
 from k31ctl.report.envelope import envelope
 from k31ctl.report.lines import folded, printable
+from k31ctl.tiny.checkpoint import TinyCheckpoint
 from k31ctl.units import show_bytes
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from k31ctl.catalog import Store, default_folders
-from k31ctl.engine.tiny import write_tiny
+from k31ctl.tiny.checkpoint import write_tiny
 
 torch = pytest.importorskip("torch", reason="the extra engine is not installed")
 

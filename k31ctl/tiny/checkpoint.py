@@ -14,7 +14,8 @@ from k31ctl.core.architecture import model_from_config
 from k31ctl.core.figure import Assumption
 from k31ctl.core.model import Model
 from k31ctl.core.tensors import TensorTemplate
-from k31ctl.engine.tiny_tokenizer import (
+from k31ctl.errors import InputError, UsageError
+from k31ctl.tiny.tokenizer import (
     BOS,
     END_OF_MESSAGE,
     MEDIA_PAD,
@@ -23,8 +24,7 @@ from k31ctl.engine.tiny_tokenizer import (
     tokenizer_files,
     vocab_size,
 )
-from k31ctl.engine.tiny_values import random_bytes
-from k31ctl.errors import InputError, UsageError
+from k31ctl.tiny.values import random_bytes
 from k31ctl.values import frozen
 
 # What a user may ask for, and the profile whose architecture it is.

@@ -141,9 +141,9 @@ class Model:
     def __init__(
         self,
         tensors: Tensors,
+        *,
         config: EngineConfig,
         target: Target,
-        *,
         layers: range | None = None,
         packed_experts: bool = False,
     ) -> None:

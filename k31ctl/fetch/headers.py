@@ -4,52 +4,34 @@ Only the first 8 bytes, the JSON behind them and the length are looked at, never
 Format: https://github.com/huggingface/safetensors, section Format.
 """
 
-import json
 import os
-import re
 import stat
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
-from math import prod
-from operator import add, sub
+from operator import add
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from k31ctl.core.difference import FoundTensor
+from k31ctl.core.found_tensors import FoundTensor, TensorColumns, TensorKind
+from k31ctl.fetch.header_text import (
+    MAX_KINDS,
+    MAX_TENSORS,
+    BadHeader,
+    Columns,
+    entries,
+    plain_columns,
+    sound_entry,
+)
 from k31ctl.values import frozen
 
 MAX_HEADER_BYTES: Final = 100_000_000
 _LENGTH_BYTES: Final = 8
 _MIN_HEADER_BYTES: Final = len("{}")
-_MAX_RANK: Final = 32
-_MAX_ELEMENTS: Final = 2**63
-_OFFSETS: Final = 2
 _NUM_THREADS: Final = 8
-_METADATA: Final = "__metadata__"
-
-ELEMENT_BITS: Final = {
-    "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8,
-    "F8_E5M2FNUZ": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "I16": 16, "U16": 16, "F16": 16,
-    "BF16": 16, "I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64, "C64": 64,
-}  # fmt: skip
-
-# One entry as every known writer spells it, with the mark behind it; anything else goes the long
-# way through the JSON parser, which is three times slower for half a million tensors.
-_ENTRY: Final = re.compile(
-    r'"([^"\\\x00-\x1f]+)":\{"dtype":"([A-Z0-9_]+)","shape":\[([0-9,]*)\],'
-    r'"data_offsets":\[(0|[1-9][0-9]{0,17}),(0|[1-9][0-9]{0,17})\]\}(?:,|\} *\Z)'
-)
-_ENTRY_MARKS: Final = len('"":{"dtype":"","shape":[],"data_offsets":[,]},')
-_KEYS: Final = frozenset(("dtype", "shape", "data_offsets"))
-_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
-_BETWEEN: Final = ']},"'
-_PIECE_CHARACTERS: Final = 1 << 20
-_PREFIX: Final = re.compile(r'\{(?:"__metadata__":(\{[^{}]*\}),)?')
-
-
-_made = partial(tuple.__new__, FoundTensor)  # half the time of its own ``_make``
+# What is longer is read when it is its turn, so that a few hostile headers do not add up.
+MAX_AHEAD_BYTES: Final = 8 * 2**20
+_MOST_BAD: Final = 1000
+_OFFSETS_KEY: Final = b'"data_offsets"'
 
 
 @frozen
@@ -61,7 +43,7 @@ class Header:
 
     file: str
     header_bytes: int
-    tensors: tuple[FoundTensor, ...]
+    tensors: Sequence[FoundTensor]
     problems: tuple[str, ...]
     begins: tuple[int, ...] = ()
 
@@ -71,8 +53,20 @@ class Header:
         return _LENGTH_BYTES + self.header_bytes
 
 
-class _BadFile(Exception):  # noqa: N818 - never leaves this module
-    """A file or an entry that is not what the format says."""
+def read_headers(folder: Path, files: Sequence[str]) -> Iterator[Header]:
+    """Yield the header of each file in order; a few files are read ahead by threads."""
+    with ThreadPoolExecutor(max_workers=_NUM_THREADS) as pool:
+        ahead: list[tuple[str, Future[_Raw | Header | None]]] = []
+        waiting = iter(files)
+        while True:
+            while len(ahead) < _NUM_THREADS and (name := next(waiting, None)) is not None:
+                ahead.append((name, pool.submit(_raw, folder, name, MAX_AHEAD_BYTES)))
+            if not ahead:
+                return
+            name, future = ahead.pop(0)
+            raw = future.result() or _raw(folder, name, MAX_HEADER_BYTES)
+            del future
+            yield _header(name, raw)
 
 
 class _Raw(NamedTuple):
@@ -82,44 +76,37 @@ class _Raw(NamedTuple):
     file_bytes: int
 
 
-def read_headers(folder: Path, files: Sequence[str]) -> Iterator[Header]:
-    """Yield the header of each file in order; a few files are read ahead by threads."""
-    with ThreadPoolExecutor(max_workers=_NUM_THREADS) as pool:
-        ahead: list[tuple[str, Future[_Raw | str]]] = []
-        waiting = iter(files)
-        while True:
-            while len(ahead) < _NUM_THREADS and (name := next(waiting, None)) is not None:
-                ahead.append((name, pool.submit(_raw_or_reason, folder / name)))
-            if not ahead:
-                return
-            name, future = ahead.pop(0)
-            yield _header(name, future.result())
+def bad_file(file: str, problem: str) -> Header:
+    """What is left of a header that cannot be had."""
+    return Header(file=file, header_bytes=0, tensors=(), problems=(problem,))
 
 
-def _raw_or_reason(path: Path) -> _Raw | str:
+def problem_of_length(num_bytes: int, *, file_bytes: int) -> str:
+    """What is wrong with the length that a file states for its header, or an empty text."""
+    if not _MIN_HEADER_BYTES <= num_bytes <= file_bytes - _LENGTH_BYTES:
+        return f"is too short for its header: {file_bytes:,} bytes in all"
+    if num_bytes > MAX_HEADER_BYTES:
+        return f"has a header of {num_bytes:,} bytes, more than {MAX_HEADER_BYTES:,}"
+    return ""
+
+
+def _raw(folder: Path, file: str, most_bytes: int) -> _Raw | Header | None:
+    """Read the length and the text of a header; None for a longer one, a Header without tensors
+    for a bad file. What is no regular file is never opened.
+    """
+    path = folder / file
     try:
-        return _raw(path)
+        if not stat.S_ISREG(path.stat().st_mode):
+            return bad_file(file, "is not a regular file")
+        with path.open("rb", buffering=0) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            start = stream.read(_LENGTH_BYTES)
+            num_bytes = int.from_bytes(start, "little") if len(start) == _LENGTH_BYTES else 0
+            if problem := problem_of_length(num_bytes, file_bytes=size):
+                return bad_file(file, problem)
+            return None if num_bytes > most_bytes else _Raw(_read_all(stream, num_bytes), size)
     except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    except _BadFile as bad:
-        return str(bad)
-
-
-def _raw(path: Path) -> _Raw:
-    """Read the length and the text of a header; a file that is no file is never opened."""
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise _BadFile("is not a regular file")
-    with path.open("rb", buffering=0) as stream:
-        size = os.fstat(stream.fileno()).st_size
-        start = stream.read(_LENGTH_BYTES)
-        num_bytes = int.from_bytes(start, "little")
-        if len(start) < _LENGTH_BYTES or not _MIN_HEADER_BYTES <= num_bytes <= size - _LENGTH_BYTES:
-            raise _BadFile(f"is too short for its header: {size:,} bytes in all")
-        if num_bytes > MAX_HEADER_BYTES:
-            raise _BadFile(f"has a header of {num_bytes:,} bytes, more than {MAX_HEADER_BYTES:,}")
-        text = _read_all(stream, num_bytes)
-    return _Raw(text, size)
+        return bad_file(file, f"cannot be read: {error.strerror}")
 
 
 def _read_all(stream: Any, num_bytes: int) -> bytes:
@@ -130,222 +117,86 @@ def _read_all(stream: Any, num_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-def _header(file: str, raw: _Raw | str) -> Header:
-    if isinstance(raw, str):
-        return Header(file=file, header_bytes=0, tensors=(), problems=(raw,))
+def _header(file: str, raw: _Raw | Header | None) -> Header:
+    if isinstance(raw, Header):
+        return raw
+    assert raw is not None
     return header_of(file, raw.text, file_bytes=raw.file_bytes)
 
 
 def header_of(file: str, text: bytes, *, file_bytes: int) -> Header:
     """The header that a file's JSON stands for, held against the length of the file."""
     num_bytes = len(text)
+    if text.count(_OFFSETS_KEY) > MAX_TENSORS:
+        problem = f"has more than {MAX_TENSORS:,} tensors in its header"
+        return Header(file=file, header_bytes=num_bytes, tensors=(), problems=(problem,))
     data_bytes = file_bytes - _LENGTH_BYTES - num_bytes
-    quick = _plain_tensors(text, data_bytes)
-    if quick is not None:
-        tensors, begins = quick
-        return Header(
-            file=file,
-            header_bytes=num_bytes,
-            tensors=tuple(tensors),
-            problems=(),
-            begins=tuple(begins),
-        )
-    try:
-        entries = _entries(text)
-    except _BadFile as bad:
-        return Header(file=file, header_bytes=num_bytes, tensors=(), problems=(str(bad),))
-    tensors, begins, problems = _tensors(entries, data_bytes)
+    problems: list[str] = []
+    columns = plain_columns(text)
+    if columns is not None:
+        problems = _problems_of_length(sum(k.num_bytes for k in columns[0].kinds), data_bytes)
+    else:
+        try:
+            columns, problems = _checked(text, data_bytes)
+        except BadHeader as bad:
+            return Header(file=file, header_bytes=num_bytes, tensors=(), problems=(str(bad),))
+    tensors, begins = columns
     return Header(
         file=file,
         header_bytes=num_bytes,
-        tensors=tuple(tensors),
+        tensors=tensors,
         problems=tuple(problems),
         begins=tuple(begins),
     )
 
 
-def _plain_tensors(raw: bytes, data_bytes: int) -> tuple[list[FoundTensor], list[int]] | None:
-    """The tensors of a header without flaw, in plain spelling and in order; None for any other.
-
-    The entries must tile the text, so that nothing between them goes unread. Whole columns are
-    looked at, not entries: half a million of these are the time that an answer takes.
-    """
-    try:
-        text = raw.decode()
-        prefix = _PREFIX.match(text)
-        if prefix is None or (prefix[1] and not _is_metadata(json.loads(prefix[1]))):
-            return None
-    except ValueError:
-        return None
-    end_of_text = len(text.rstrip(" "))
-    if not text.endswith("]}}", 0, end_of_text):
-        return None
-    tensors: list[FoundTensor] = []
-    begins: list[int] = []
-    shapes: dict[str, tuple[int, ...]] = {}
-    read = prefix.end()
-    while read < end_of_text:
-        cut = len(text)
-        if cut - read > _PIECE_CHARACTERS:
-            cut = text.rfind(_BETWEEN, read, read + _PIECE_CHARACTERS) + len(_BETWEEN) - 1
-        columns = _plain_columns(text, read, cut, end_of_text)
-        position = begins[-1] + tensors[-1].num_bytes if tensors else 0
-        if columns is None or not _add_columns(columns, position, shapes, tensors, begins):
-            return None
-        read = cut
-    names = {tensor.name for tensor in tensors}
-    if len(names) != len(tensors) or _METADATA in names:
-        return None
-    position = begins[-1] + tensors[-1].num_bytes if tensors else 0
-    return (tensors, begins) if position == data_bytes else None
-
-
-_Columns = tuple[tuple[str, ...], ...]
-
-
-def _plain_columns(text: str, read: int, cut: int, end_of_text: int) -> _Columns | None:
-    """Names, types, shapes and both offsets of the entries of a piece of text, where they tile it.
-
-    Behind the last entry of the text stands one mark of the five that are counted as another's.
-    """
-    matches = _ENTRY.findall(text, read, cut)
-    columns = tuple(zip(*matches, strict=True))
-    written = _ENTRY_MARKS * len(matches) + sum(sum(map(len, column)) for column in columns)
-    return columns if matches and read + written == min(cut, end_of_text) else None
-
-
-def _add_columns(
-    columns: _Columns,
-    position: int,
-    shapes: dict[str, tuple[int, ...]],
-    tensors: list[FoundTensor],
-    begins: list[int],
-) -> bool:
-    """Add sound entries that lie end to end from a position on; False where they do not."""
-    names, dtypes, shape_texts, begin_texts, end_texts = columns
-    first, end = list(map(int, begin_texts)), list(map(int, end_texts))
-    if first[0] != position or first[1:] != end[:-1]:
-        return False
-    sizes = list(map(sub, end, first))
-    for dtype, shape_text, num_bytes in set(zip(dtypes, shape_texts, sizes, strict=True)):
-        kind = _kind(dtype, shape_text)
-        if kind is None or kind[1] != num_bytes:
-            return False
-        shapes[shape_text] = kind[0]
-    rows = zip(names, dtypes, map(shapes.__getitem__, shape_texts), sizes, strict=True)
-    tensors.extend(map(_made, rows))
-    begins.extend(first)
-    return True
-
-
-def _kind(dtype: str, shape_text: str) -> tuple[tuple[int, ...], int] | None:
-    """The shape and the bytes of one tensor, where both are sound."""
-    try:
-        shape = json.loads(f"[{shape_text}]")
-    except ValueError:
-        return None
-    bits = ELEMENT_BITS.get(dtype)
-    if bits is None or len(shape) > _MAX_RANK or not _all_counts(shape):
-        return None
-    num_bits = prod(shape) * bits
-    return None if num_bits % 8 else (tuple(shape), num_bits // 8)
-
-
-def _is_metadata(value: object) -> bool:
-    return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
-
-
-def _entries(text: bytes) -> dict[str, Any]:
-    """The JSON of a header, without its metadata."""
-    if not text.startswith(b"{"):
-        raise _BadFile("has a header that is not a JSON object")
-    try:
-        entries = json.loads(text)
-        # The parser keeps the last of two equal keys: then fewer are left than were written.
-        if text.count(b'"data_offsets"') != sum(name != _METADATA for name in entries):
-            entries = json.loads(text, object_pairs_hook=_unique)
-    except RecursionError:
-        raise _BadFile("has a header that is nested too deeply") from None
-    except ValueError as error:
-        raise _BadFile(f"has a header that is not readable as JSON: {error}"[:160]) from None
-    metadata = entries.pop(_METADATA, {})
-    if not _is_metadata(metadata):
-        raise _BadFile("has __metadata__ that is not a mapping of text to text")
-    return entries  # type: ignore[no-any-return]
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        counts = Counter(name for name, _ in pairs)
-        twice = next(name for name, count in counts.items() if count > 1)
-        raise ValueError(f"duplicate key {twice[:80]!r}")
-    return found
-
-
-def _tensors(
-    entries: dict[str, Any], data_bytes: int
-) -> tuple[list[FoundTensor], list[int], list[str]]:
+def _checked(text: bytes, data_bytes: int) -> tuple[Columns, list[str]]:
     """Every sound tensor and its beginning, and what is wrong with the others and with the whole.
 
-    Of the faults of single entries, the first is told and the others are counted.
+    Of the faults of single entries, the first is told and the others are counted, up to a number
+    that leaves no doubt.
     """
-    tensors: list[FoundTensor] = []
+    names: list[str] = []
+    kinds: list[TensorKind] = []
     begins: list[int] = []
-    first_bad, num_bad = "", 0
-    for name, entry in entries.items():
+    same: dict[TensorKind, TensorKind] = {}
+    bad: list[str] = []
+    for name, entry in entries(text):
         try:
-            tensor, begin = _tensor(name, entry)
-        except _BadFile as error:
-            first_bad = first_bad or f"{name[:120]} {error}"
-            num_bad += 1
+            kind, begin = sound_entry(entry)
+        except BadHeader as error:
+            bad.append(f"{name[:120]} {error}")
+            if len(bad) == _MOST_BAD:
+                break
             continue
-        tensors.append(tensor)
+        names.append(name)
+        kinds.append(same.setdefault(kind, kind))
         begins.append(begin)
-    if num_bad:
-        more = f"has {num_bad:,} bad entries, the first: {first_bad}"
-        return tensors, begins, [first_bad if num_bad == 1 else more]
-    end_of_data = max((b + t.num_bytes for b, t in zip(begins, tensors, strict=True)), default=0)
-    problems = [gap] if (gap := _first_gap(tensors, begins)) else []
-    if end_of_data != data_bytes:
-        by, word = abs(end_of_data - data_bytes), "short" if end_of_data > data_bytes else "long"
-        problems.append(f"is {by:,} bytes too {word} for the tensors in its header")
-    return tensors, begins, problems
+        if len(same) > MAX_KINDS:
+            raise BadHeader(f"has tensors of more than {MAX_KINDS:,} types and shapes")
+    tensors = TensorColumns(names, kinds)
+    if bad:
+        count = f"{len(bad):,}" if len(bad) < _MOST_BAD else f"{len(bad):,} or more"
+        problem = bad[0] if len(bad) == 1 else f"has {count} bad entries, the first: {bad[0]}"
+        return (tensors, begins), [problem]
+    end_of_data = max(map(add, begins, (kind.num_bytes for kind in kinds)), default=0)
+    gap = [found] if (found := _first_gap(tensors, begins)) else []
+    return (tensors, begins), gap + _problems_of_length(end_of_data, data_bytes)
 
 
-def _tensor(name: str, entry: Any) -> tuple[FoundTensor, int]:
-    if not name.isascii() and _SURROGATE.search(name):
-        raise _BadFile("has half a surrogate pair in its name, which is no Unicode text")
-    if type(entry) is not dict or entry.keys() != _KEYS:
-        raise _BadFile("does not have exactly dtype, shape and data_offsets")
-    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    bits = ELEMENT_BITS.get(dtype) if type(dtype) is str else None
-    if bits is None:
-        raise _BadFile(f"has the unknown type {str(dtype)[:40]!r}")
-    if type(shape) is not list or len(shape) > _MAX_RANK or not _all_counts(shape):
-        raise _BadFile("has a shape that is not a list of whole numbers")
-    if type(offsets) is not list or len(offsets) != _OFFSETS or not _all_counts(offsets):
-        raise _BadFile("has data_offsets that are not two whole numbers")
-    begin, end = offsets
-    num_bytes = end - begin
-    if 8 * num_bytes != prod(shape) * bits:
-        raise _BadFile(f"takes {num_bytes:,} bytes, which is not {dtype} {shape}")
-    return FoundTensor(name, dtype, tuple(shape), num_bytes), begin
+def _problems_of_length(end_of_data: int, data_bytes: int) -> list[str]:
+    """What is wrong with a file that is longer or shorter than its tensors."""
+    if end_of_data == data_bytes:
+        return []
+    by, word = abs(end_of_data - data_bytes), "short" if end_of_data > data_bytes else "long"
+    return [f"is {by:,} bytes too {word} for the tensors in its header"]
 
 
-def _all_counts(values: list[Any]) -> bool:
-    for value in values:  # noqa: SIM110  it runs for every tensor, and all() takes twice as long
-        if type(value) is not int or not 0 <= value <= _MAX_ELEMENTS:
-            return False
-    return True
-
-
-def _first_gap(tensors: list[FoundTensor], begins: list[int]) -> str:
+def _first_gap(tensors: TensorColumns, begins: list[int]) -> str:
     """Where the tensors do not lie end to end, or an empty text."""
     position = 0
-    ends = map(add, begins, (tensor.num_bytes for tensor in tensors))
-    names = (tensor.name for tensor in tensors)
-    for begin, end, name in sorted(zip(begins, ends, names, strict=True)):
+    ends = map(add, begins, (kind.num_bytes for kind in tensors.kinds))
+    for begin, end, name in sorted(zip(begins, ends, tensors.names, strict=True)):
         if begin != position:
             kind = "overlaps the tensor before it" if begin < position else "follows a hole"
             return f"{name[:120]} {kind}, at byte {begin:,} of the data"

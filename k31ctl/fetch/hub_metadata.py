@@ -1,90 +1,195 @@
-"""A repository's commit and files, as huggingface_hub reads them."""
+"""A repository's commit and files, as a hub's documented endpoint tells them, and the token.
 
+Why huggingface_hub is not asked for the former: docs/decisions/0008-one-question-by-our-own-wire.md
+"""
+
+import json
 import os
+import re
+from contextlib import closing
+from pathlib import Path
 from typing import Any, Final
-
-from huggingface_hub import HfApi, get_token
-from huggingface_hub.errors import (
-    GatedRepoError,
-    HfHubHTTPError,
-    HFValidationError,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
+from unicodedata import category
+from urllib.parse import quote, urljoin
 
 from k31ctl.errors import InputError, RefusedError
 from k31ctl.fetch.hub import HubFile, Snapshot
+from k31ctl.fetch.journal import STATE_FOLDER
+from k31ctl.fetch.manifest import MANIFEST_NAME
 from k31ctl.fetch.trouble import TransferError, broken, refused_status, unreachable
+from k31ctl.fetch.wire import Response, Wire, origin
+from k31ctl.values import frozen
 
-# The client under huggingface_hub changed its name between releases; the base of its errors is
-# the one that huggingface_hub's own error derives from.
-_CLIENT_ERROR: Final[type[BaseException]] = next(
-    c for c in HfHubHTTPError.__mro__ if c.__name__ == "HTTPError"
-)
+_TOKEN_VARIABLES: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+_NAME: Final = re.compile(r"(\b[\w.-]{1,96}\b/)?\b[\w.-]{1,96}\b", re.ASCII)
+_NOT_IN_PATHS: Final = ("Cc", "Cs")  # line ends, escapes of a terminal, halves of a character
+_NOT_IN_NAMES: Final = ("--", "..")
+_COMMIT: Final = re.compile(r"[0-9A-Za-z]{1,64}")
+_OK: Final = 200
+_UNAUTHORISED: Final = 401
+_REDIRECTS: Final = (301, 302, 303, 307, 308)
+_MOST_REDIRECTS: Final = 5
+_MOST_BYTES: Final = 64 * 2**20
+_PIECE_BYTES: Final = 64 * 1024
 
 
 def token_from_environment() -> str | None:
-    """Return the token in HF_TOKEN or in huggingface_hub's token file."""
+    """Return the token that huggingface_hub would send.
+
+    It is imported only where there is more to ask than a variable: a third of a second.
+    """
+    from huggingface_hub import constants  # noqa: PLC0415  only where a hub is asked
+
+    if not os.environ.get("HF_OIDC_RESOURCE"):
+        named = next((text for name in _TOKEN_VARIABLES if (text := os.environ.get(name))), "")
+        token = named.replace("\r", "").replace("\n", "").strip()
+        if token:
+            return token
+        if not Path(constants.HF_TOKEN_PATH).exists():
+            return None
+    from huggingface_hub import get_token  # noqa: PLC0415  slow to import
+
     return get_token()
 
 
-def read_snapshot(
-    repo: str, revision: str, *, endpoint: str, token: str | None, timeout_s: float
-) -> Snapshot:
+@frozen
+class Question:
+    """Which repository at which revision, and who is asked."""
+
+    repo: str
+    revision: str
+    endpoint: str
+    token: str | None
+
+    @property
+    def where(self) -> str:
+        """What a message calls it."""
+        return f"{self.endpoint}/{self.repo}"
+
+    @property
+    def url(self) -> str:
+        """The address of the hub's documented endpoint, with sizes and digests asked for."""
+        revision = quote(self.revision, safe="")
+        return f"{self.endpoint}/api/models/{self.repo}/revision/{revision}?blobs=true"
+
+
+def read_snapshot(wire: Wire, question: Question) -> Snapshot:
     """Return a repository at the commit that a revision stands for: one request.
 
     Raises TransferError where asking again may help, InputError and RefusedError otherwise.
     """
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    api = HfApi(endpoint=endpoint, token=token or False, library_name="k31ctl")
-    where = f"{endpoint}/{repo}"
-    try:
-        info = api.model_info(repo, revision=revision, files_metadata=True, timeout=timeout_s)
-    except HFValidationError:
+    from huggingface_hub import constants  # noqa: PLC0415  only where a hub is asked
+
+    if not is_repository_name(question.repo):
         raise InputError(
             "not the name of a repository",
-            where=repo[:200],
+            where=question.repo[:200],
             remedy="write OWNER/NAME, or a model profile; k31ctl profiles list models shows them",
-        ) from None
-    except HfHubHTTPError as error:
-        raise _failure(error, repo=repo, revision=revision, where=where) from None
-    except (_CLIENT_ERROR, OSError) as error:
-        raise unreachable(_reason(error), where=endpoint) from None
-    except ValueError:
-        raise broken("the answer is not what a hub says of a repository", where=where) from None
-    return _snapshot(info, repo=repo, endpoint=endpoint, where=where)
+        )
+    if constants.HF_HUB_OFFLINE:
+        raise RefusedError(
+            "HF_HUB_OFFLINE forbids to ask a hub",
+            where=question.where,
+            remedy="unset HF_HUB_OFFLINE, or copy the folder from a machine that has it",
+        )
+    try:
+        document = json.loads(_answer(wire, question))
+    except (ValueError, RecursionError):
+        raise _no_repository(question) from None
+    return _snapshot(document, question)
 
 
-def _snapshot(info: Any, *, repo: str, endpoint: str, where: str) -> Snapshot:
-    if not info.sha or info.siblings is None:
-        raise broken("the answer names no commit or no files", where=where)
-    card = info.card_data or {}
-    names = (card.get("license_name"), card.get("license"))
-    return Snapshot(
-        repo=repo,
-        endpoint=endpoint,
-        commit=info.sha,
-        files=tuple(sorted((_file(s, where) for s in info.siblings), key=lambda f: f.path)),
-        gated=str(info.gated) if info.gated else None,
-        licence=next((str(name) for name in names if name), None),
+def is_repository_name(name: str) -> bool:
+    """Whether a hub could have a repository of this name, by huggingface_hub's rule."""
+    return (
+        _NAME.fullmatch(name) is not None
+        and not any(part in name for part in _NOT_IN_NAMES)
+        and not name.endswith(".git")
     )
 
 
-def _file(sibling: Any, where: str) -> HubFile:
-    if not isinstance(sibling.size, int):
-        raise broken(f"the answer has no size for {sibling.rfilename}", where=where)
+def _answer(wire: Wire, question: Question) -> bytes:
+    """Return what the hub says, here or where it sends us; the token stays at the endpoint."""
+    url, where = question.url, question.where
+    for _ in range(_MOST_REDIRECTS + 1):
+        headers = {"User-Agent": "k31ctl", "Accept-Encoding": "identity"}
+        if question.token and origin(url) == origin(question.endpoint):
+            headers["Authorization"] = f"Bearer {question.token}"
+        with closing(wire.get(url, headers, shown=where)) as response:
+            if response.status == _OK:
+                return _body(response, where)
+            if response.status not in _REDIRECTS:
+                raise _failure(response, question)
+            target = response.header("Location")
+        url = urljoin(url, target or "")
+        if not target or not url.startswith(("http://", "https://")):
+            raise broken("the server redirects to nowhere", where=where)
+    raise broken(f"the server redirects more than {_MOST_REDIRECTS} times", where=where)
+
+
+def _body(response: Response, where: str) -> bytes:
+    body = bytearray()
+    piece = memoryview(bytearray(_PIECE_BYTES))
+    while count := response.readinto(piece):
+        body += piece[:count]
+        if len(body) > _MOST_BYTES:
+            raise broken(f"the answer has more than {_MOST_BYTES:,} bytes", where=where)
+    if response.length is not None and len(body) != response.length:
+        raise unreachable("the connection was cut", where=where)
+    return bytes(body)
+
+
+def _snapshot(document: Any, question: Question) -> Snapshot:
+    if not isinstance(document, dict):
+        raise _no_repository(question)
+    commit, siblings = document.get("sha"), document.get("siblings")
+    named = isinstance(commit, str) and _COMMIT.fullmatch(commit) is not None
+    if not named or not isinstance(siblings, list):
+        raise broken("the answer names no commit or no files", where=question.where)
+    files = [_file(entry, question.where) for entry in siblings]
+    card, gated = document.get("cardData"), document.get("gated")
+    terms = card if isinstance(card, dict) else {}
+    names = (terms.get("license_name"), terms.get("license"))
+    return Snapshot(
+        repo=question.repo,
+        endpoint=question.endpoint,
+        commit=str(commit),
+        files=tuple(sorted((f for f in files if not _is_ours(f.path)), key=lambda f: f.path)),
+        gated=str(gated) if gated else None,
+        licence=next((_on_one_line(name) for name in names if name), None),
+    )
+
+
+def _no_repository(question: Question) -> TransferError:
+    return broken("the answer is not what a hub says of a repository", where=question.where)
+
+
+def _file(entry: Any, where: str) -> HubFile:
+    path = entry.get("rfilename") if isinstance(entry, dict) else None
+    if not isinstance(path, str):
+        raise broken("the answer has a file without a name", where=where)
+    size = entry.get("size")
+    if type(size) is not int or size < 0:
+        raise broken(f"the answer has no size for {path[:100]}", where=where)
+    linked = entry.get("lfs")
+    digest = linked.get("sha256") if isinstance(linked, dict) else None
+    blob = entry.get("blobId")
     return HubFile(
-        path=_safe(sibling.rfilename, where),
-        size_bytes=sibling.size,
-        sha256=sibling.lfs.sha256 if sibling.lfs else None,
-        blob_id=None if sibling.lfs else sibling.blob_id,
+        path=_safe(path, where),
+        size_bytes=size,
+        sha256=digest if isinstance(digest, str) else None,
+        blob_id=blob if isinstance(blob, str) and not linked else None,
     )
 
 
 def _safe(path: str, where: str) -> str:
     """Return a path that stays inside the folder; raises InputError for any other."""
     parts = path.split("/")
-    if "\0" in path or "\\" in path or any(part in ("", ".", "..") for part in parts):
+    if (
+        any(category(character) in _NOT_IN_PATHS for character in path)
+        or "\\" in path
+        or any(part in ("", ".", "..") for part in parts)
+    ):
         raise InputError(
             f"the repository has a file with an unsafe path: {path[:100]!r}",
             where=where,
@@ -93,30 +198,34 @@ def _safe(path: str, where: str) -> str:
     return path
 
 
-def _failure(
-    error: HfHubHTTPError, *, repo: str, revision: str, where: str
-) -> TransferError | InputError | RefusedError:
-    status = error.response.status_code if error.response is not None else 0
-    if isinstance(error, RevisionNotFoundError):
+def _is_ours(path: str) -> bool:
+    """Whether a name is one that the program itself writes, as after an upload of its folder."""
+    return path.casefold().split("/")[0] in (STATE_FOLDER, MANIFEST_NAME)
+
+
+def _on_one_line(text: Any) -> str:
+    return "".join(c if c.isprintable() else " " for c in str(text)[:200])
+
+
+def _failure(response: Response, question: Question) -> TransferError | InputError:
+    """Return what a status and the hub's own code for it mean, as huggingface_hub reads them.
+
+    Without a token, a hub answers 401 alike for what is private and for what is not there.
+    """
+    where, code = question.where, response.header("X-Error-Code")
+    wrong_token = "Invalid credentials" in (response.header("X-Error-Message") or "")
+    if code == "RevisionNotFound":
         return InputError(
-            f"there is no revision {revision[:80]!r}",
+            f"there is no revision {question.revision[:80]!r}",
             where=where,
             remedy="name a branch, a tag or a commit with --revision",
         )
-    if isinstance(error, RepositoryNotFoundError) and not isinstance(error, GatedRepoError):
+    hidden = response.status == _UNAUTHORISED and code != "GatedRepo" and not wrong_token
+    if code == "RepoNotFound" or hidden:
         return InputError(
-            f"there is no repository {repo} that this token may see",
+            f"there is no repository {question.repo} that this token may see",
             where=where,
             remedy="check the name; for a private repository put a token into HF_TOKEN "
             "or sign in with: hf auth login",
         )
-    after = error.response.headers.get("Retry-After") if error.response is not None else None
-    after_s = float(after) if after and after.isdigit() else None
-    return refused_status(status or 500, where=where, after_s=after_s)
-
-
-def _reason(error: BaseException) -> str:
-    """Return the kind of a client's error in words, without addresses or headers."""
-    name = type(error).__name__.removesuffix("Error").removesuffix("Exception")
-    words = "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
-    return {"connect": "no connection", "o s": "no connection"}.get(words, words)
+    return refused_status(response.status, where=where, after_s=response.retry_after_s)

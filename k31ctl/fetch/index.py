@@ -1,14 +1,15 @@
 """Which files make up a checkpoint, and which tensor its index puts where."""
 
-import json
 import stat
 from collections import Counter
 from collections.abc import Iterable
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
-from k31ctl.core.difference import FoundTensor
+from k31ctl.core.found_tensors import FoundTensor, names_of
 from k31ctl.errors import InputError
+from k31ctl.fetch.index_text import parsed
 from k31ctl.values import frozen
 
 INDEX_NAME: Final = "model.safetensors.index.json"
@@ -60,12 +61,14 @@ class IndexCheck:
         """What the index says otherwise about one file's tensors."""
         moved: list[str] = []
         unnamed: list[str] = []
-        take = self._left.pop
-        for tensor in tensors:
-            put = take(tensor.name, None)
+        names = names_of(tensors)
+        places = list(map(self._left.pop, names, repeat(None)))
+        if places.count(file) == len(places):
+            return []
+        for name, put in zip(names, places, strict=True):
             if put == file:
                 continue
-            (unnamed if put is None else moved).append(tensor.name)
+            (unnamed if put is None else moved).append(name)
         return [
             f"holds {len(names):,} tensors that the index {what}, the first: {names[0][:120]}"
             for names, what in ((moved, "puts elsewhere"), (unnamed, "does not name here"))
@@ -143,7 +146,7 @@ def _document(path: Path) -> dict[str, Any]:
             raise _bad("is not a regular file", path)
         if status.st_size > _MAX_INDEX_BYTES:
             raise _bad(f"is larger than {_MAX_INDEX_BYTES:,} bytes", path)
-        document = json.loads(path.read_bytes())
+        document = parsed(path.read_bytes())
     except OSError as error:
         raise _bad(f"cannot be read: {error.strerror}", path) from None
     except RecursionError:

@@ -1,12 +1,21 @@
 """Where a checkpoint's bytes come from, by range: a folder, or a repository on a hub."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol
 
 from k31ctl.errors import InputError, K31Error
-from k31ctl.fetch.headers import MAX_HEADER_BYTES, Header, header_of
+from k31ctl.fetch.headers import (
+    MAX_AHEAD_BYTES,
+    MAX_HEADER_BYTES,
+    Header,
+    bad_file,
+    header_of,
+    problem_of_length,
+)
 from k31ctl.fetch.hub import Hub, HubFile, Snapshot
 from k31ctl.fetch.index import INDEX_NAME, CheckpointFiles, checkpoint_files
 
@@ -31,10 +40,14 @@ class Source(Protocol):
     def commit(self) -> str:
         """The commit that the bytes are of; empty where it is not known."""
 
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """What a hub publishes of it; None where it is not from a hub."""
+
     def sizes(self) -> Mapping[str, int]:
         """Every file and its length in bytes."""
 
-    def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
+    def chunks(self, file: str, start: int, end: int) -> Generator[bytes, None, None]:
         """Yield bytes ``start`` up to ``end`` of a file, in pieces."""
 
 
@@ -44,12 +57,13 @@ class CopySource:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.label, self.commit = str(folder), ""
+        self.snapshot: Snapshot | None = None
 
     def sizes(self) -> Mapping[str, int]:
         """Every file and its length in bytes."""
         return {p.name: p.stat().st_size for p in sorted(self._folder.iterdir()) if p.is_file()}
 
-    def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
+    def chunks(self, file: str, start: int, end: int) -> Generator[bytes, None, None]:
         """Yield bytes ``start`` up to ``end`` of a file, in pieces."""
         with (self._folder / file).open("rb", buffering=0) as stream:
             stream.seek(start)
@@ -65,17 +79,19 @@ class HubSource:
     """A repository on a hub, at one commit."""
 
     def __init__(self, hub: Hub, snapshot: Snapshot) -> None:
-        self._hub, self._snapshot = hub, snapshot
+        self._hub = hub
+        self.snapshot: Snapshot | None = snapshot
         self._files: dict[str, HubFile] = {file.path: file for file in snapshot.files}
         self.label, self.commit = f"hub:{snapshot.repo}", snapshot.commit
 
     def sizes(self) -> Mapping[str, int]:
         """Every file and its length in bytes."""
-        return {file.path: file.size_bytes for file in self._snapshot.files}
+        return {path: file.size_bytes for path, file in self._files.items()}
 
-    def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
+    def chunks(self, file: str, start: int, end: int) -> Generator[bytes, None, None]:
         """Yield bytes ``start`` up to ``end`` of a file, in pieces."""
-        return self._hub.chunks(self._snapshot, self._files[file], start, end)
+        assert self.snapshot is not None
+        yield from self._hub.chunks(self.snapshot, self._files[file], start, end)
 
 
 def read(source: Source, file: str, start: int, end: int) -> bytes:
@@ -115,14 +131,19 @@ def source_headers(source: Source, found: CheckpointFiles) -> Iterator[Header]:
     sizes = source.sizes()
     guesses = _guesses(found)
     pool = ThreadPoolExecutor(max_workers=_NUM_AT_ONCE)
+    waiting = iter(found.files)
+    ahead: deque[tuple[str, Future[Header | None]]] = deque()
     try:
-        waiting = [
-            pool.submit(_header, source, file, sizes.get(file), guesses.get(file))
-            for file in found.files
-        ]
-        for i, future in enumerate(waiting):
-            yield future.result()
-            waiting[i] = None  # type: ignore[call-overload]  # half a million tensors need not stay
+        while True:
+            for file in islice(waiting, _NUM_AT_ONCE - len(ahead)):
+                asked = (source, file, sizes.get(file), guesses.get(file), MAX_AHEAD_BYTES)
+                ahead.append((file, pool.submit(_header, *asked)))
+            if not ahead:
+                return
+            file, future = ahead.popleft()
+            header = future.result()
+            del future  # half a million tensors need not stay
+            yield header or _long_header(source, file, sizes[file])
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -134,28 +155,32 @@ def _guesses(found: CheckpointFiles) -> dict[str, int]:
     return guesses
 
 
-def _header(source: Source, file: str, size: int | None, guess: int | None) -> Header:
+def _header(
+    source: Source, file: str, size: int | None, guess: int | None, most_bytes: int
+) -> Header | None:
+    """The header of a file; None where it is a longer one."""
     if size is None:
-        return _bad(file, "is not in the repository")
+        return bad_file(file, "is not in the repository")
     try:
-        first = read(source, file, 0, min(size, guess or _FIRST_GUESS_BYTES))
+        first = read(source, file, 0, min(size, guess or _FIRST_GUESS_BYTES, most_bytes))
         num_bytes = int.from_bytes(first[:_LENGTH_BYTES], "little")
         end = _LENGTH_BYTES + num_bytes
-        if size < _LENGTH_BYTES or end > size:
-            return _bad(file, f"is too short for its header: {size:,} bytes in all")
-        if num_bytes > MAX_HEADER_BYTES:
-            return _bad(
-                file, f"has a header of {num_bytes:,} bytes, more than {MAX_HEADER_BYTES:,}"
-            )
+        if problem := problem_of_length(num_bytes, file_bytes=size):
+            return bad_file(file, problem)
+        if num_bytes > most_bytes:
+            return None
         if end > len(first):
             first += read(source, file, len(first), end)
     except OSError as error:
-        return _bad(file, f"cannot be read: {error.strerror}")
+        return bad_file(file, f"cannot be read: {error.strerror}")
     return header_of(file, first[_LENGTH_BYTES:end], file_bytes=size)
 
 
-def _bad(file: str, problem: str) -> Header:
-    return Header(file=file, header_bytes=0, tensors=(), problems=(problem,))
+def _long_header(source: Source, file: str, size: int) -> Header:
+    """The header of a file whose turn has come, so that a few long ones do not add up."""
+    header = _header(source, file, size, _LENGTH_BYTES, MAX_HEADER_BYTES)
+    assert header is not None
+    return header
 
 
 def require_sound(headers: Sequence[Header]) -> None:

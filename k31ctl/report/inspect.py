@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from k31ctl.core.difference import Pattern
 from k31ctl.core.gates import Gate, evaluate
+from k31ctl.core.name_patterns import Pattern
 from k31ctl.errors import GateError
 from k31ctl.fetch.inspection import NAMES_CAP, Inspection
 from k31ctl.report.envelope import envelope

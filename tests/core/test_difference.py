@@ -1,8 +1,12 @@
 from collections.abc import Iterable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from k31ctl.core.difference import Comparison, Difference, FoundTensor, Pattern, patterns, ranges
+from k31ctl.core.difference import Comparison, Difference
+from k31ctl.core.found_tensors import FoundTensor, TensorColumns, TensorKind
+from k31ctl.core.name_patterns import Pattern, patterns, ranges
 from k31ctl.core.tensors import Group, Shard, TensorTemplate
 
 
@@ -125,3 +129,44 @@ def test_a_number_of_patterns_beyond_the_cap_is_cut_and_the_count_is_not() -> No
 
 def test_braces_in_a_name_stay_where_they_are() -> None:
     assert patterns(["a.{}.3", "a.{}.4"], cap=9) == (Pattern(name="a.{}.{3-4}", count=2),)
+
+
+STRANGERS = (
+    "other.weight", "model.layers.1.mlp.experts.3.w1.weight", "model.layers.1.mlp.experts.0",
+    "model.layers.1.mlp.experts.00.w1.weight", "model.layers.0.mlp.experts.0.w1.weight",
+    "model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.2.mlp.experts.1.w1.weight.x",
+    "model.layers.2.mlp.experts.", ".experts.", "x.experts.0.w1.weight",
+)  # fmt: skip
+SOUND = TensorKind("BF16", (2, 3), 12)
+KINDS = st.sampled_from([SOUND, SOUND, TensorKind("F16", (2, 3), 12)])
+EXPERTS = tuple(name for name in NAMES if "mlp.experts" in name)
+FILES = st.lists(
+    st.one_of(
+        st.lists(st.tuples(st.sampled_from(NAMES + STRANGERS), st.just(SOUND)), max_size=20),
+        st.lists(st.tuples(st.sampled_from(EXPERTS), KINDS), max_size=6),
+        KINDS.map(lambda kind: [(name, kind) for name in EXPERTS]),
+    ),
+    max_size=3,
+)
+
+
+@given(FILES)
+def test_columns_say_the_same_as_tensors_one_by_one(
+    files: list[list[tuple[str, TensorKind]]],
+) -> None:
+    by_row, by_column = Comparison(TEMPLATES, cap=3), Comparison(TEMPLATES, cap=3)
+    for file in files:
+        columns = TensorColumns([name for name, _ in file], [kind for _, kind in file])
+        by_row.add(list(columns))
+        by_column.add(columns)
+    assert by_column.result() == by_row.result()
+
+
+@given(st.permutations(NAMES), st.lists(st.integers(0, len(NAMES)), max_size=3).map(sorted))
+def test_a_sound_checkpoint_is_equal_however_it_is_cut_into_files(
+    names: list[str], cuts: list[int]
+) -> None:
+    comparison = Comparison(TEMPLATES, cap=3)
+    for start, end in zip([0, *cuts], [*cuts, len(names)], strict=True):
+        comparison.add(TensorColumns(names[start:end], [SOUND] * (end - start)))
+    assert comparison.result().is_equal

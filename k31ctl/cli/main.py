@@ -21,6 +21,7 @@ _BROKEN_PIPE: Final = 141  # what a shell shows for a writer whose reader left
 # is the ``app`` there.
 COMMANDS: Final = (
     "plan",
+    "serve",
     "inspect",
     "fetch",
     "lint",

@@ -84,6 +84,8 @@ def part_planned(plan: PartPlan) -> dict[str, Any]:
     return {
         "commit": plan.commit,
         "licence": plan.licence,
+        "proven_against": {"kind": "hub", "source": plan.endpoint, "reason": ""},
+        "notes": [_NOT_WHOLE] if num_whole(plan) < len(layout.files) else [],
         "gated": plan.gated,
         "partial": True,
         "files": len(layout.files),
@@ -109,6 +111,7 @@ def part_planned(plan: PartPlan) -> dict[str, Any]:
         "bytes_to_get": plan.bytes_to_get,
         "bytes_downloaded": 0,
         "bytes_reused": 0,
+        "sources": [],
         "verified": False,
         "seconds": 0.0,
         "eta_s": plan.eta_s,

@@ -6,6 +6,7 @@ import random
 import resource
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -105,16 +106,25 @@ def test_an_interrupt_ends_within_two_seconds_and_says_how_to_go_on(
 
 
 def test_two_at_once_the_second_waits_and_fetches_nothing(hub: HubServer, tmp_path: Path) -> None:
-    hub.files[BIG] = random.Random(3).randbytes(12 * 2**20)
-    first = started(hub, tmp_path / "w", "--limit-rate", "4MB/s")
-    wait_for_bytes(hub, 2**18)
+    hub.files[BIG] = random.Random(3).randbytes(2**20)
+    both_were_seen = threading.Event()
+
+    def hold(answer: Answer) -> None:
+        if answer.path == BIG:
+            both_were_seen.wait(60)
+
+    hub.fault = hold
+    first = started(hub, tmp_path / "w", "--stall", "60")
+    wait_for_bytes(hub, 1)
     refused = started(hub, tmp_path / "w", "--no-wait")
     assert "is fetching into this folder" in refused.communicate(timeout=60)[1]
     second = started(hub, tmp_path / "w", "--json")
-    answer, told = second.communicate(timeout=60)
+    assert second.stderr is not None
+    assert "waiting: process" in second.stderr.readline()
+    both_were_seen.set()
+    answer, _ = second.communicate(timeout=60)
     first.communicate(timeout=60)
     assert (first.returncode, second.returncode, refused.returncode) == (0, 0, 4)
-    assert "waiting: process" in told
     assert json.loads(answer)["result"]["bytes_downloaded"] == 0
     assert is_whole(hub, tmp_path / "w")
 

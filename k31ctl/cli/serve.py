@@ -1,0 +1,141 @@
+"""``k31ctl serve``: from a plan to the files that start it."""
+
+from k31ctl.cli import options as opt
+from k31ctl.cli import plan_options as planning
+from k31ctl.cli import serve_options as own
+from k31ctl.cli.disaggregation_options import DisaggregateOpt
+from k31ctl.serve.asked import Target
+
+_USUAL_TOKENS = 8192
+
+
+def serve(
+    model: own.ModelArg = "kimi-k3.1-pro",
+    *,
+    engine: planning.EngineOpt = "vllm",
+    on: opt.OnOpt = "8x-b300",
+    plan: own.PlanOpt = None,
+    target: own.TargetOpt = Target.SHELL,
+    goal: own.GoalOpt = None,
+    nodes: opt.NodesOpt = 1,
+    tp: opt.TpOpt = None,
+    pp: opt.PpOpt = None,
+    dp: opt.DpOpt = None,
+    ep: opt.EpOpt = None,
+    dcp: opt.DcpOpt = None,
+    context: own.ContextOpt = None,
+    max_model_len: opt.MaxModelLenOpt = None,
+    kv_dtype: planning.KvDtypeOpt = None,
+    disaggregate: DisaggregateOpt = None,
+    draft: planning.DraftOpt = None,
+    draft_tokens: planning.DraftTokensOpt = None,
+    text_only: planning.TextOnlyOpt = False,
+    overlay: own.OverlayOpt = None,
+    image: own.ImageOpt = None,
+    model_path: own.ModelPathOpt = None,
+    served_name: own.ServedNameOpt = None,
+    port: own.PortOpt = None,
+    head: own.HeadOpt = None,
+    hosts: own.HostsOpt = None,
+    interface: own.InterfaceOpt = None,
+    execute: own.ExecOpt = False,
+    out: own.OutOpt = None,
+    force: own.ForceOpt = False,
+    as_json: opt.JsonOpt = False,
+    profiles: opt.ProfilesOpt = None,
+) -> None:
+    """Write the files that start a model: every setting with its reason and its source.
+
+    Settings come from a published recipe where there is one, and from the memory
+    model; what does not fit is refused with exit code 4. Without --out the files
+    are printed.
+
+    k31ctl serve kimi-k3 --engine vllm --on 8x-b300 --as shell
+
+    k31ctl serve kimi-k3 --engine sglang --on 8x-b200 --nodes 2 --as slurm --out k3
+    """
+    from k31ctl.catalog.store import Store, default_folders
+    from k31ctl.core.layout_rules import AskedLayout
+    from k31ctl.core.recipe import Role
+    from k31ctl.report.serve import show_launch
+    from k31ctl.serve.asked import Asked
+    from k31ctl.serve.gather import gather
+    from k31ctl.serve.launch_files import launch_files, rollout
+    from k31ctl.serve.own_findings import own_findings
+
+    layout = AskedLayout(nodes=nodes, tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp)
+    if plan is not None:
+        from k31ctl.catalog.plan_file import load_plan_file
+
+        planned = load_plan_file(plan)
+        model, engine, on = planned.model, planned.engine, planned.hardware
+        layout, nodes = AskedLayout(**planned.sizes), planned.sizes["nodes"]
+        context = context or planned.context_tokens
+        max_model_len = max_model_len or planned.max_model_len
+    own.check_exec(
+        execute=execute,
+        target=target,
+        nodes=nodes,
+        pools=disaggregate is not None,
+        out=out,
+        as_json=as_json,
+    )
+    place = own.asked_place(head, hosts, interface)
+    asked = Asked(
+        role=Role.UNIFIED,
+        layout=layout,
+        aim=goal,
+        target=target,
+        context_tokens=context or _USUAL_TOKENS,
+        kv_dtype=kv_dtype,
+        max_model_len=max_model_len,
+        draft=draft,
+        draft_tokens=draft_tokens,
+        overlays=tuple(overlay or ()),
+        text_only=text_only,
+        port=port,
+        served_name=own.checked_name("--served-name", served_name),
+        folder=own.checked_name("--model-path", model_path),
+        image=own.checked_name("--image", image),
+    )
+    store = Store(default_folders(profiles or ()))
+    if engine.partition("@")[0] == "tensorrt-llm":
+        own.check_tensorrt(execute=execute, pools=disaggregate is not None)
+        from k31ctl.cli.serve_tensorrt import serve_tensorrt
+
+        serve_tensorrt(
+            store,
+            model=model,
+            engine=engine,
+            on=on,
+            asked=asked,
+            place=place,
+            out=out,
+            force=force,
+            as_json=as_json,
+        )
+        return
+    gathered = gather(store, model=model, engine=engine, on=on, draft=draft, image=image)
+    made = rollout(gathered, asked, place, disaggregate)
+    files = launch_files(made, target)
+    if execute:
+        from k31ctl.cli.run import run_here
+
+        run_here(made, files[0].text)
+        return
+    show_launch(
+        made,
+        files,
+        findings=own_findings(store, gathered, files, made),
+        inputs={
+            "model": gathered.model.id,
+            "engine": engine,
+            "on": gathered.node.id,
+            "nodes": nodes,
+            "as": target,
+            "goal": goal,
+        },
+        out=out,
+        force=force,
+        as_json=as_json,
+    )

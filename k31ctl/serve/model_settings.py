@@ -1,0 +1,134 @@
+"""What a model, a cache type or a GPU asks of the settings beyond what a recipe says."""
+
+from typing import Final
+
+from k31ctl.core.kv_cache import KvFormat
+from k31ctl.serve.gather import Gathered
+from k31ctl.serve.ledger import Ledger
+from k31ctl.serve.rollout import Standing
+
+_PARSERS: Final = {
+    "KimiK3ForConditionalGeneration": "kimi_k3",
+    "KimiK31ForConditionalGeneration": "kimi_k3",
+    "KimiK25ForConditionalGeneration": "kimi_k2",
+}
+_KIMI_K2: Final = "kimi-k2"
+_BLACKWELL: Final = ("sm_100", "sm_103")
+_ATTENTION: Final = "--attention-config"
+_BACKEND: Final = "--attention-backend"
+_KV: Final = "--kv-cache-dtype"
+_QUERY: Final = "use_prefill_query_quantization"
+_KV_WORDS: Final = {
+    "vllm": {KvFormat.BF16: "bfloat16"},
+    "sglang": {KvFormat.BF16: "bf16", KvFormat.FP8: "fp8_e4m3", KvFormat.FP8_DS_MLA: "fp8_e4m3"},
+    "tokenspeed": {KvFormat.BF16: "bfloat16"},
+}
+_DENSE_ONLY: Final = (
+    _ATTENTION,
+    _BACKEND,
+    "--decode-attention-backend",
+    "--prefill-attention-backend",
+)
+
+
+def basic_settings(ledger: Ledger, gathered: Gathered) -> None:
+    """Put what every launch of the model needs; a recipe's own words come later and win."""
+    source = gathered.parser
+    engine, model = gathered.engine.engine, gathered.model
+
+    def put(flag: str, value: object, reason: str) -> None:
+        ledger.put(flag, value, reason, source=source, standing=Standing.DERIVED)
+
+    put("--trust-remote-code", True, "tokenizer and processor come from the checkpoint's own code")
+    parser = _PARSERS.get(model.architecture)
+    if parser is None and model.id.startswith(_KIMI_K2):
+        parser = "kimi_k2"
+    if parser is not None and engine != "tokenspeed":
+        put("--tool-call-parser", parser, "turns the model's tool markers into tool_calls")
+        put("--reasoning-parser", parser, "keeps the thinking apart from the answer")
+        if engine == "vllm":
+            put("--enable-auto-tool-choice", True, "lets the model decide when to call a tool")
+
+
+def sparse_settings(ledger: Ledger, gathered: Gathered) -> None:
+    """Take out what only dense attention has, and put the sparse kernel and its row format."""
+    if gathered.model.indexer is None:
+        return
+    for flag in _DENSE_ONLY:
+        ledger.drop(flag, "a kernel of dense attention; this model's attention is sparse")
+    gpu, engine = gathered.node.gpu, gathered.engine.engine
+    if engine != "vllm" or gpu.vendor == "amd":
+        return
+    source = "docs.vllm.ai latest, vllm.models.kimi_k3.nvidia.dsa"
+    if ledger.values.get(_KV) == "fp8":
+        ledger.put(
+            _KV,
+            "fp8_ds_mla",
+            "fp8 rows of sparse attention: 656 bytes with their scales",
+            source=source,
+            standing=Standing.UNVERIFIED,
+        )
+    ledger.put(
+        _BACKEND,
+        "FLASHMLA_SPARSE",
+        "the sparse kernel that reads these rows",
+        source=source,
+        standing=Standing.UNVERIFIED,
+    )
+    ledger.put(
+        _ATTENTION,
+        {"indexer_kv_dtype": "fp8"},
+        "index keys in fp8, as the plan counts them",
+        source=source,
+        standing=Standing.UNVERIFIED,
+    )
+
+
+def cache_settings(ledger: Ledger, gathered: Gathered, asked: KvFormat | None) -> None:
+    """Put the cache type that was asked for, with what the engine wants beside it."""
+    engine, gpu = gathered.engine.engine, gathered.node.gpu
+    if asked is not None:
+        word = _KV_WORDS[engine].get(asked, asked.value)
+        ledger.put(_KV, word, "asked for", source="--kv-dtype", standing=Standing.ASKED)
+    if engine != "vllm" or gathered.model.indexer is not None or gpu.vendor == "amd":
+        return
+    _query_type(ledger, gathered, fp8=ledger.values.get(_KV) == "fp8")
+
+
+def _query_type(ledger: Ledger, gathered: Gathered, *, fp8: bool) -> None:
+    """An fp8 cache of latents needs quantised prefill queries, and on Hopper FLASHMLA."""
+    written = ledger.values.get(_ATTENTION)
+    config = dict(written) if isinstance(written, dict) else {}
+    source = gathered.engine.cache.source
+    if fp8 and gathered.model.architecture.startswith("KimiK3") and not config.get(_QUERY):
+        ledger.put(
+            _ATTENTION,
+            {**config, _QUERY: True},
+            "an fp8 cache needs quantised prefill queries",
+            source=source,
+            standing=Standing.DERIVED,
+        )
+    elif not fp8 and config.pop(_QUERY, None) is not None:
+        reason = "only an fp8 cache wants quantised prefill queries"
+        if config:
+            ledger.put(_ATTENTION, config, reason, source=source, standing=Standing.DERIVED)
+        else:
+            ledger.drop(_ATTENTION, reason)
+    if fp8 and gathered.node.gpu.architecture == "sm_90":
+        ledger.put(
+            _BACKEND,
+            "FLASHMLA",
+            "the kernel for an fp8 cache on this GPU",
+            source=source,
+            standing=Standing.DERIVED,
+        )
+
+
+def overlay_names(engine: str, gpu: str, *, dcp: int, text_only: bool) -> tuple[str, ...]:
+    """The published additions that a layout or an option calls for."""
+    found = []
+    if engine == "vllm" and dcp > 1 and gpu in _BLACKWELL:
+        found.append("vllm-overlay-dcp8")
+    if engine == "vllm" and text_only:
+        found.append("vllm-overlay-text-only")
+    return tuple(found)

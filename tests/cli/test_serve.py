@@ -1,0 +1,167 @@
+"""``k31ctl serve`` as a process: what is printed, what is written, what is refused."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import k31ctl as package
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+SCHEMA = Path(package.__file__).parent / "schemas" / "serve.v1.schema.json"
+
+
+def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """The document that was printed, which meets the schema."""
+    found: dict[str, Any] = json.loads(done.stdout)
+    Draft202012Validator(json.loads(SCHEMA.read_text())).validate(found)
+    return found
+
+
+def test_one_file_is_printed_as_it_is(k31ctl: Run) -> None:
+    done = k31ctl("serve", "kimi-k3", "--on", "8x-b300")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("#!/usr/bin/env bash\n# Kimi K3 with vllm 0.33.0 on 8x-b300")
+    assert done.stdout.endswith('exec vllm serve moonshotai/Kimi-K3 "${args[@]}"\n')
+
+
+def test_several_files_are_printed_each_with_its_name(k31ctl: Run) -> None:
+    done = k31ctl("serve", "kimi-k3", "--on", "8x-b200", "--nodes", "2", "--as", "slurm")
+    names = [line for line in done.stdout.splitlines() if line.startswith("==> ")]
+    assert (done.returncode, names) == (0, ["==> launch.sbatch <==", "==> node.sh <=="])
+
+
+def test_a_folder_gets_all_files_once_and_again_only_with_force(
+    k31ctl: Run, tmp_path: Path
+) -> None:
+    folder = tmp_path / "k3"
+    words = ("serve", "kimi-k3", "--engine", "sglang", "--as", "compose", "--out", str(folder))
+    done = k31ctl(*words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "README.md",
+        "compose.yaml",
+        "prometheus.yaml",
+    ]
+    (folder / "compose.yaml").write_text("mine")
+    again = k31ctl(*words)
+    assert (again.returncode, again.stdout) == (4, "")
+    assert "compose.yaml is there already" in again.stderr
+    assert (folder / "compose.yaml").read_text() == "mine"
+    (folder / "notes.txt").write_text("kept")
+    assert k31ctl(*words, "--force").returncode == 0
+    assert (folder / "compose.yaml").read_text().startswith("# Kimi K3 with sglang")
+    assert (folder / "notes.txt").read_text() == "kept"
+
+
+def test_scripts_in_a_folder_may_be_run(k31ctl: Run, tmp_path: Path) -> None:
+    assert k31ctl("serve", "kimi-k3", "--out", str(tmp_path)).returncode == 0
+    assert os.access(tmp_path / "launch.sh", os.X_OK)
+    assert not os.access(tmp_path / "README.md", os.X_OK)
+
+
+def test_the_document_gives_every_setting_its_reason_source_and_status(k31ctl: Run) -> None:
+    result = document(k31ctl("serve", "kimi-k3", "--json"))["result"]
+    assert [f["path"] for f in result["files"]] == ["launch.sh", "prometheus.yaml", "README.md"]
+    assert all(s["reason"] and s["source"] and s["status"] for s in result["settings"])
+    by_flag = {s["flag"]: s for s in result["settings"]}
+    assert by_flag["--kv-cache-dtype"]["status"] == "published"
+    assert by_flag["--max-num-seqs"]["source"] == "the memory model"
+    assert result["servers"][0]["recipe"] == "vllm-b300-tp8"
+    assert result["servers"][0]["predicted"]["log"].startswith("GPU KV cache size: ")
+    assert result["findings"] == []
+
+
+def test_the_readme_says_what_the_log_should_say(k31ctl: Run, tmp_path: Path) -> None:
+    found = document(k31ctl("serve", "kimi-k3", "--out", str(tmp_path), "--json"))["result"]
+    log = found["servers"][0]["predicted"]["log"]
+    assert log in (tmp_path / "README.md").read_text()
+
+
+def test_a_release_that_cannot_read_the_model_is_refused_with_what_can(k31ctl: Run) -> None:
+    done = k31ctl("serve", "kimi-k3.1-pro", "--engine", "vllm@0.33.0")
+    assert (done.returncode, done.stdout) == (4, "")
+    first, _, remedy = done.stderr.splitlines()
+    assert first == "error: vLLM 0.33.0 cannot read KimiK31ForConditionalGeneration"
+    for way in ("vllm@main", "sglang@kimi-k31-pro", "NIM container", "kimi-k3"):
+        assert way in remedy
+
+
+@pytest.mark.parametrize(
+    "words", [("--engine", "vllm@main"), ("--engine", "vllm@0.33.0", "--image", "registry/x:1")]
+)
+def test_an_image_or_the_branch_serves_it_unverified_and_sparse(
+    k31ctl: Run, words: tuple[str, ...]
+) -> None:
+    done = document(k31ctl("serve", "kimi-k3.1-pro", *words, "--json"))
+    by_flag = {s["flag"]: s for s in done["result"]["settings"]}
+    assert by_flag["--kv-cache-dtype"]["value"] == "fp8_ds_mla"
+    assert by_flag["--attention-backend"]["value"] == "FLASHMLA_SPARSE"
+    assert by_flag["--attention-backend"]["status"] == "unverified"
+    assert "use_prefill_query_quantization" not in by_flag["--attention-config"]["value"]
+    assert any("unverified" in warning for warning in done["warnings"])
+
+
+def test_a_release_newer_than_the_catalog_is_warned_about(k31ctl: Run) -> None:
+    done = k31ctl("serve", "kimi-k3", "--engine", "vllm@0.34.0")
+    assert done.returncode == 0
+    assert "warning: vllm 0.34.0 is newer than what is known; planned as vLLM 0.33.0" in done.stderr
+    assert "its flags are taken to be those of 0.33.0" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("kimi-k3", "--on", "8x-h200"), 4, "--nodes 2 fits"),
+        (("kimi-k3", "--tp", "5"), 4, "the nearest layout that it takes is"),
+        (("kimi-k3", "--max-model-len", "2m"), 4, "is more than the cache holds"),
+        (("kimi-k3", "--engine", "vllm@nightly"), 3, "known are: vllm@0.33.0"),
+        (("kimi-k3", "--engine", "embedded"), 2, "use one of vllm"),
+        (("kimi-k3", "--on", "gb300-nvl72"), 2, "--on 4x-gb300"),
+        (("kimi-k3", "--overlay", "x"), 2, "there are: vllm-overlay-dspark"),
+        (("kimi-k3", "--overlay", "vllm-overlay-dspark"), 2, "pass --draft NAME"),
+        (("kimi-k3", "--served-name", "--x"), 2, "reads as a flag"),
+        (("kimi-k3", "--hosts", "a,b"), 2, "2 hosts are named for 1 nodes"),
+        (("nothing", "--json"), 3, "no profile is called 'nothing'"),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_message(
+    k31ctl: Run, words: tuple[str, ...], code: int, said: str
+) -> None:
+    done = k31ctl("serve", *words)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_layout_that_does_not_fit_gives_way_to_the_next_recipe(k31ctl: Run) -> None:
+    done = document(k31ctl("serve", "kimi-k3", "--on", "8x-h200", "--nodes", "2", "--json"))
+    assert done["result"]["servers"][0]["recipe"] == "vllm-h200-tp8-dp2-ep"
+    assert done["result"]["departures"][0]["what"] == "vllm-h200-tp16 (TP16)"
+
+
+def test_a_plan_that_was_written_down_is_what_is_served(k31ctl: Run, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    words = ("--on", "8x-b200", "--nodes", "2", "--tp", "16", "--ep", "16")
+    plan.write_text(k31ctl("plan", "kimi-k3", *words, "--context", "32k", "--json").stdout)
+    done = document(k31ctl("serve", "--plan", str(plan), "--json"))
+    (server,) = done["result"]["servers"]
+    assert done["inputs"]["on"] == "8x-b200"
+    assert (server["recipe"], server["nodes"]) == ("vllm-b200-tep16", 2)
+    assert server["layout"] == {"tp": 16, "pp": 1, "dp": 1, "ep": 16, "dcp": 1}
+    by_flag = {s["flag"]: s for s in done["result"]["settings"]}
+    assert "of 32,768 tokens at once" in by_flag["--max-num-seqs"]["reason"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "k31ctl/plan/v1", "inputs": {}}'])
+def test_a_file_that_is_no_plan_is_told(k31ctl: Run, tmp_path: Path, text: str) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(text)
+    done = k31ctl("serve", "--plan", str(plan))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "Traceback" not in done.stderr

@@ -1,10 +1,10 @@
 """A tiny random checkpoint of the real architecture: every kind of layer, a few megabytes."""
 
 import json
+import os
 import random
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -112,16 +112,7 @@ def write_tiny(store: Store, folder: Path, *, model: str, seed: int) -> TinyChec
     shape = model_from_config(config, model_id=model, name=model, where=f"tiny {model}")
     try:
         _refuse_filled(folder)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-        try:
-            work.chmod(0o755)
-            _write_files(work, config, shape, seed)
-            names = tuple(sorted(path.name for path in work.iterdir()))
-            work.replace(folder)
-        except BaseException:
-            shutil.rmtree(work, ignore_errors=True)
-            raise
+        names = _placed(folder, lambda work: _write_files(work, config, shape, seed))
     except OSError as error:
         raise InputError(
             f"cannot be written: {(error.strerror or 'failed').lower()}",
@@ -147,6 +138,25 @@ def tiny_config(config: Mapping[str, Any]) -> dict[str, Any]:
         part |= {name: special_id(offset) for name, offset in ids.items()}
     text["vocab_size"] = vocab_size()
     return found
+
+
+def _placed(folder: Path, write: Callable[[Path], None]) -> tuple[str, ...]:
+    """Write files under another name first, then bring all of them to their place."""
+    is_there = folder.is_dir()
+    place = folder if is_there else folder.parent
+    place.mkdir(parents=True, exist_ok=True)
+    work = place / f".{folder.name}.{os.getpid()}"
+    work.mkdir()
+    try:
+        write(work)
+        names = tuple(sorted(path.name for path in work.iterdir()))
+        if not is_there:
+            work.replace(folder)
+        for name in names if is_there else ():  # an empty folder stays the folder it is
+            (work / name).replace(folder / name)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return names
 
 
 def _refuse_filled(folder: Path) -> None:

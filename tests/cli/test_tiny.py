@@ -75,6 +75,22 @@ def test_a_folder_that_holds_something_is_left_alone(k31ctl: Run, tmp_path: Path
     assert contents(tmp_path) == {"mine.txt": b"mine"}
 
 
+def test_an_empty_folder_is_filled_and_stays_the_same_folder(k31ctl: Run, tmp_path: Path) -> None:
+    before = tmp_path.stat().st_ino
+    assert k31ctl("tiny", str(tmp_path)).returncode == 0
+    assert tmp_path.stat().st_ino == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "config.json",
+        "generation_config.json",
+        "model-00001-of-000002.safetensors",
+        "model-00002-of-000002.safetensors",
+        "model.safetensors.index.json",
+        "preprocessor_config.json",
+        "tiktoken.model",
+        "tokenizer_config.json",
+    ]
+
+
 def test_a_place_that_cannot_be_written_leaves_nothing(k31ctl: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = k31ctl("tiny", str(tmp_path / "file" / "inside"))

@@ -170,7 +170,7 @@ def _tool_choice(value: Any) -> str | None:
     if value is not None and value not in _CHOICES:
         remedy = f"use one of {', '.join(_CHOICES)}"
         raise fields.bad_field("tool_choice", f"is {fields.shown(value)}", remedy)
-    return value
+    return None if value is None else str(value)
 
 
 def _response_format(value: Any) -> tuple[str, Any]:

@@ -17,8 +17,6 @@ from k31ctl.engine.small_tokenizer import SmallTokenizer, write_small_tokenizer
 from k31ctl.engine.tokenizer import TextStream, Tokenizer, load_tokenizer
 from k31ctl.errors import InputError
 
-pytest.importorskip("tiktoken", reason="the extra engine is not installed")
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

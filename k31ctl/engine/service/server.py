@@ -1,0 +1,61 @@
+"""Runs the service on a socket until it is told to stop."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from k31ctl.engine.service.app import Service
+from k31ctl.engine.service.generator import Generator
+from k31ctl.engine.service.limits import Limits
+from k31ctl.engine.service.tasks import Model
+from k31ctl.errors import InputError
+
+LOOPBACK = "127.0.0.1"
+
+
+def run_service(
+    model: Model,
+    generator: Generator,
+    *,
+    host: str = LOOPBACK,
+    port: int = 8000,
+    limits: Limits | None = None,
+    api_key: str | None = None,
+    when_ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve until interrupted; ``when_ready`` is told the address once it can be reached.
+
+    Port 0 takes a free one. Raises ``InputError`` where the address cannot be had.
+    """
+    service = Service(model, generator, limits=limits or Limits(), api_key=api_key)
+    with _listening(host, port) as listener:
+        config = uvicorn.Config(
+            service.app(), log_level="warning", access_log=False, lifespan="off",
+            timeout_graceful_shutdown=5,
+        )  # fmt: skip
+        server = uvicorn.Server(config)
+        asyncio.run(_serve(server, listener, when_ready))
+
+
+async def _serve(
+    server: uvicorn.Server, listener: socket.socket, when_ready: Callable[[str], None]
+) -> None:
+    serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.01)
+    if server.started:
+        host, port = listener.getsockname()[:2]
+        when_ready(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    await serving
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        what = f"cannot be listened on: {error.strerror or error}"
+        remedy = "choose another --host or --port"
+        raise InputError(what, where=f"{host}:{port}", remedy=remedy) from None

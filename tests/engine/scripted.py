@@ -3,11 +3,12 @@
 import asyncio
 import re
 import threading
+import urllib.request
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import uvicorn
 
 from k31ctl.core.chat_format.segments import Segment
@@ -15,6 +16,7 @@ from k31ctl.core.model import Vision
 from k31ctl.engine.service.app import Service
 from k31ctl.engine.service.generator import GeneratedToken, Generation, GenerationError, Load
 from k31ctl.engine.service.limits import Limits
+from k31ctl.engine.service.server import configured
 from k31ctl.engine.service.tasks import Model
 from k31ctl.engine.small_tokenizer import write_small_tokenizer
 from k31ctl.engine.tokenizer import Tokenizer, load_tokenizer
@@ -51,7 +53,7 @@ class ScriptedGenerator:
         self._running: dict[int, int] = {}
         self._num_waiting = 0
         self.num_generated = 0
-        self.seen: list[Generation] = []
+        self.seen: deque[Generation] = deque(maxlen=4)
 
     @property
     def max_model_tokens(self) -> int:
@@ -99,8 +101,7 @@ def served(
 ) -> Iterator[str]:
     """The address of the service, run by a real server on loopback."""
     service = Service(model, generator, limits=limits or Limits(), api_key=api_key)
-    config = uvicorn.Config(service.app(), port=0, log_level="error", lifespan="off")
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(configured(service))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -116,7 +117,8 @@ def served(
 
 def gauge(url: str, name: str) -> float:
     """One value of the metrics; names with labels are given with them."""
-    lines = httpx.get(f"{url}/metrics").text.splitlines()
+    with urllib.request.urlopen(f"{url}/metrics", timeout=60) as response:
+        lines = response.read().decode().splitlines()
     return next((float(x.split()[-1]) for x in lines if x.startswith(f"k31ctl:{name} ")), 0.0)
 
 

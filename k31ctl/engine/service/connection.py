@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -103,7 +104,8 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the pieces as they come."""
         try:
-            await unless_gone(receive, self._send(send))
+            with suppress(ClientDisconnect):
+                await unless_gone(receive, self._send(send))
         finally:
             await self._rest.aclose()
 

@@ -109,6 +109,30 @@ def _answer(kind: str, said: Mapping[str, Schema]) -> Schema:
     return _object({**head, "choices": _list(_object(choice)), "usage": _ref("Usage")})
 
 
+_TOOL: Final[Schema] = _object(
+    {
+        "type": {"const": "function"},
+        "function": _object(
+            {"name": _TEXT, "description": _TEXT, "parameters": _OBJECT}, ("name",), closed=False
+        ),
+    },
+    ("function",),
+    closed=False,
+)
+_SENT_CALL: Final[Schema] = _object(
+    {
+        "id": _TEXT,
+        "type": {"const": "function"},
+        "function": _object({"name": _TEXT, "arguments": _TEXT}, ("name",), closed=False),
+    },
+    ("function",),
+    closed=False,
+)
+_FORMAT: Final[Schema] = _object(
+    {"type": {"enum": ["text", "json_object", "json_schema"]}, "json_schema": _OBJECT},
+    ("type",),
+    closed=False,
+)
 _FUNCTION: Final[Schema] = _object({"name": _TEXT, "arguments": _TEXT})
 _CALL: Final[Schema] = _object({"id": _TEXT, "type": {"const": "function"}, "function": _FUNCTION})
 _MESSAGE: Final[Schema] = {
@@ -145,7 +169,7 @@ _MESSAGES: Final[Schema] = _list(
             "name": _TEXT,
             "reasoning_content": _OPTIONAL_TEXT,
             "reasoning": _OPTIONAL_TEXT,
-            "tool_calls": _list(_OBJECT),
+            "tool_calls": _list(_SENT_CALL),
             "tool_call_id": _TEXT,
         },
         ("role",),
@@ -172,12 +196,12 @@ _COMPLETION: Final[Schema] = {**_OPTIONS, "prompt": _PROMPT, "logprobs": {**_COU
 _CHAT: Final[Schema] = {
     **_OPTIONS,
     "messages": _MESSAGES,
-    "tools": _list(_OBJECT),
+    "tools": _list(_TOOL),
     "tool_choice": {"enum": ["auto", "none", "required"]},
     "parallel_tool_calls": _YES,
     "reasoning_effort": {"enum": list(EFFORTS)},
     "chat_template_kwargs": _OBJECT,
-    "response_format": _OBJECT,
+    "response_format": _FORMAT,
     "logprobs": _YES,
     "top_logprobs": {**_COUNT, "maximum": 20},
 }

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable
+from typing import Final
 
 import uvicorn
 
@@ -12,7 +13,9 @@ from k31ctl.engine.service.limits import Limits
 from k31ctl.engine.service.tasks import Model
 from k31ctl.errors import InputError
 
-LOOPBACK = "127.0.0.1"
+LOOPBACK: Final = "127.0.0.1"
+_KEPT_ALIVE_S: Final = 120
+_GRACE_S: Final = 5
 
 
 def run_service(
@@ -31,12 +34,25 @@ def run_service(
     """
     service = Service(model, generator, limits=limits or Limits(), api_key=api_key)
     with _listening(host, port) as listener:
-        config = uvicorn.Config(
-            service.app(), log_level="warning", access_log=False, lifespan="off",
-            timeout_graceful_shutdown=5,
-        )  # fmt: skip
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(configured(service))
         asyncio.run(_serve(server, listener, when_ready))
+
+
+def configured(service: Service) -> uvicorn.Config:
+    """How the server runs it.
+
+    Idle connections are kept for longer than clients keep them, so that none is closed just as its
+    next request arrives.
+    """
+    return uvicorn.Config(
+        service.app(),
+        port=0,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_keep_alive=_KEPT_ALIVE_S,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
 
 
 async def _serve(

@@ -17,7 +17,7 @@ from k31ctl.engine.service.app import Service
 from k31ctl.engine.service.generator import GeneratedToken, Generation, GenerationError, Load
 from k31ctl.engine.service.limits import Limits
 from k31ctl.engine.service.server import configured
-from k31ctl.engine.service.tasks import Model
+from k31ctl.engine.service.tasks import ServedModel
 from k31ctl.engine.small_tokenizer import write_small_tokenizer
 from k31ctl.engine.tokenizer import Tokenizer, load_tokenizer
 
@@ -31,10 +31,10 @@ Script = Callable[[Generation], Sequence[int]]
 _SPELT = re.compile(r"(<\|open\|>|<\|close\|>|<\|sep\|>|<\|end_of_msg\|>)")
 
 
-def small_model(folder: Path, *, vision: Vision | None = VISION) -> Model:
+def small_model(folder: Path, *, vision: Vision | None = VISION) -> ServedModel:
     write_small_tokenizer(folder)
     tokenizer = load_tokenizer(folder)
-    return Model(name="tiny", tokenizer=tokenizer, vision=vision, max_model_tokens=CONTEXT)
+    return ServedModel(name="tiny", tokenizer=tokenizer, vision=vision, max_model_tokens=CONTEXT)
 
 
 def ids_of(tokenizer: Tokenizer, spelt: str) -> list[int]:
@@ -93,7 +93,7 @@ class ScriptedGenerator:
 
 @contextmanager
 def served(
-    model: Model,
+    model: ServedModel,
     generator: ScriptedGenerator,
     *,
     limits: Limits | None = None,

@@ -75,7 +75,7 @@ def test_padding_is_black_and_below_and_right() -> None:
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
 def test_what_is_transparent_shows_the_chessboard(mode: str) -> None:
     image = Image.new(mode, (28, 28), 0)
-    save = {"transparency": 0} if mode == "P" else {}
+    save: dict[str, Any] = {"transparency": 0} if mode == "P" else {}
     shown = Image.frombytes("RGB", (28, 28), prepared(saved(image, **save)).rgb)
     places = ((0, 0), (7, 7), (8, 0), (0, 8), (8, 8), (16, 0))
     assert [shown.getpixel(at) for at in places] == [

@@ -1,8 +1,10 @@
 """The service over HTTP, with answers from a script."""
 
 import base64
+import dataclasses
 import io
 import json
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +15,7 @@ from PIL import Image
 
 from k31ctl.core.chat_format.prompt import last_opener, prompt_segments, read_chat_request
 from k31ctl.engine.service.limits import Limits
-from k31ctl.engine.service.tasks import Model
+from k31ctl.engine.service.tasks import ServedModel
 from tests.engine.scripted import (
     CONTEXT,
     FAILS,
@@ -40,14 +42,14 @@ END = "<|close|>message<|sep|><|end_of_msg|>"
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+def model(tmp_path_factory: pytest.TempPathFactory) -> ServedModel:
     return small_model(tmp_path_factory.mktemp("checkpoint"))
 
 
 class Served:
     """One service and what its generator has seen."""
 
-    def __init__(self, url: str, model: Model, generator: ScriptedGenerator) -> None:
+    def __init__(self, url: str, model: ServedModel, generator: ScriptedGenerator) -> None:
         self.url, self.model, self.generator = url, model, generator
 
     def post(self, path: str = "/v1/chat/completions", **body: Any) -> httpx.Response:
@@ -67,7 +69,7 @@ class Served:
 
 
 @pytest.fixture
-def says(model: Model, request: pytest.FixtureRequest) -> Iterator[Served]:
+def says(model: ServedModel, request: pytest.FixtureRequest) -> Iterator[Served]:
     """The service with a script: the parameter, or a whole ordinary answer."""
     spelt = getattr(request, "param", THINK + RESPONSE + END)
     generator = ScriptedGenerator(lambda _: ids_of(model.tokenizer, spelt))
@@ -276,7 +278,7 @@ def test_a_bad_request_is_told_which_field(
         ({"content": b"x" * 2_000_000}, 413),
     ],
 )
-def test_a_malformed_body_is_refused(model: Model, sent: dict[str, Any], status: int) -> None:
+def test_a_malformed_body_is_refused(model: ServedModel, sent: dict[str, Any], status: int) -> None:
     limits = Limits(max_body_bytes=1_000_000)
     sent = {"headers": {"Content-Type": "application/json"}, **sent}
     with served(model, ScriptedGenerator(lambda _: ()), limits=limits) as url:
@@ -291,17 +293,17 @@ def test_what_is_not_offered_is_said_in_the_same_form(says: Served) -> None:
     assert httpx.get(says.url + "/v1/completions").status_code == 405
 
 
-def test_a_key_is_asked_for_where_there_is_one(model: Model) -> None:
+def test_a_key_is_asked_for_where_there_is_one(model: ServedModel) -> None:
     with served(model, ScriptedGenerator(lambda _: ()), api_key="secret") as url:
         assert httpx.get(url + "/v1/models").status_code == 401
-        wrong = {"Authorization": "Bearer s\xe9cret".encode("latin-1")}
+        wrong = {b"Authorization": "Bearer s\xe9cret".encode("latin-1")}
         assert httpx.get(url + "/v1/models", headers=wrong).status_code == 401
         right = {"Authorization": "Bearer secret"}
         assert httpx.get(url + "/v1/models", headers=right).status_code == 200
         assert httpx.get(url + "/health").status_code == 200
 
 
-def test_a_failing_model_fails_one_request(model: Model) -> None:
+def test_a_failing_model_fails_one_request(model: ServedModel) -> None:
     script = [*ids_of(model.tokenizer, "R"), FAILS]
     generator = ScriptedGenerator(lambda _: script)
     with served(model, generator) as url:
@@ -312,7 +314,7 @@ def test_a_failing_model_fails_one_request(model: Model) -> None:
         assert gauge(url, "num_requests_open") == 0
 
 
-def test_an_answer_that_takes_too_long_is_ended(model: Model) -> None:
+def test_an_answer_that_takes_too_long_is_ended(model: ServedModel) -> None:
     generator = ScriptedGenerator(lambda _: [65] * 1000, pause_s=0.05)
     with served(model, generator, limits=Limits(request_s=0.2)) as url:
         assert Served(url, model, generator).post(messages=HI).status_code == 504
@@ -320,7 +322,7 @@ def test_an_answer_that_takes_too_long_is_ended(model: Model) -> None:
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-def test_a_client_that_hangs_up_frees_its_place(model: Model, is_streamed: bool) -> None:
+def test_a_client_that_hangs_up_frees_its_place(model: ServedModel, is_streamed: bool) -> None:
     generator = ScriptedGenerator(lambda _: [65] * 8000, num_slots=1, pause_s=0.01)
     body = {"messages": HI, "stream": is_streamed}
     with served(model, generator) as url, httpx.Client() as client:
@@ -337,7 +339,22 @@ def test_a_client_that_hangs_up_frees_its_place(model: Model, is_streamed: bool)
         assert generator.num_generated < 8000
 
 
-def test_more_requests_than_allowed_are_turned_away(model: Model) -> None:
+def test_a_client_that_does_not_read_is_given_up(model: ServedModel) -> None:
+    generator = ScriptedGenerator(lambda _: [65] * 100_000, num_slots=1)
+    wide = dataclasses.replace(model, max_model_tokens=200_000)
+    body = json.dumps({"messages": HI, "stream": True, "logprobs": True}).encode()
+    head = "POST /v1/chat/completions HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+    with served(wide, generator, limits=Limits(stall_s=0.2)) as url, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", int(url.rpartition(":")[2])))
+        client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        wait_until(lambda: gauge(url, "num_requests_running") == 1)
+        wait_until(lambda: gauge(url, "num_requests_open") == 0)
+        assert gauge(url, "num_requests_running") == 0
+    assert generator.num_generated < 100_000
+
+
+def test_more_requests_than_allowed_are_turned_away(model: ServedModel) -> None:
     generator = ScriptedGenerator(lambda _: [65] * 8000, pause_s=0.01)
     body = {"messages": HI, "stream": True}
     with served(model, generator, limits=Limits(max_requests=1)) as url:
@@ -347,7 +364,7 @@ def test_more_requests_than_allowed_are_turned_away(model: Model) -> None:
         assert second.headers["retry-after"] == "1"
 
 
-def test_a_slow_body_is_given_up(model: Model) -> None:
+def test_a_slow_body_is_given_up(model: ServedModel) -> None:
     def slow() -> Iterator[bytes]:
         yield b"{"
         wait_until(lambda: gauge(url, 'http_requests_total{path="/tokenize",status="408"}') == 1)

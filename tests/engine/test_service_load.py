@@ -11,7 +11,7 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 
 from k31ctl.engine.service.generator import Generation
-from k31ctl.engine.service.tasks import Model
+from k31ctl.engine.service.tasks import ServedModel
 from tests.engine.scripted import (
     ScriptedGenerator,
     gauge,
@@ -28,7 +28,7 @@ TOOLS: Any = [{"type": "function", "function": {"name": "f", "parameters": {"typ
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+def model(tmp_path_factory: pytest.TempPathFactory) -> ServedModel:
     return small_model(tmp_path_factory.mktemp("checkpoint"))
 
 
@@ -37,7 +37,7 @@ def expected(number: int) -> tuple[str, str, list[tuple[str, str]]]:
     return f"thinks of {number}é", f"{number}€ " * (number % 17), calls
 
 
-def answering(model: Model) -> ScriptedGenerator:
+def answering(model: ServedModel) -> ScriptedGenerator:
     """A generator whose answer follows from the question alone."""
 
     def script(work: Generation) -> Sequence[int]:
@@ -105,6 +105,8 @@ async def everyone(url: str) -> list[str]:
     client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=120)
 
     async def one(number: int, manner: str, leave_after: int) -> None:
+        found: object
+        right: object
         async with turns:
             if manner == "malformed":
                 body = MALFORMED[number % len(MALFORMED)]
@@ -128,7 +130,7 @@ async def everyone(url: str) -> list[str]:
     return wrong
 
 
-def test_no_client_disturbs_another(model: Model) -> None:
+def test_no_client_disturbs_another(model: ServedModel) -> None:
     with served(model, answering(model)) as url:
         assert asyncio.run(everyone(url)) == []
         wait_until(lambda: gauge(url, "num_requests_open") == 0)
@@ -136,7 +138,7 @@ def test_no_client_disturbs_another(model: Model) -> None:
         assert [gauge(url, name) for name in held] == [0, 0, 0]
 
 
-def test_openai_s_client_goes_round_with_tools(model: Model) -> None:
+def test_openai_s_client_goes_round_with_tools(model: ServedModel) -> None:
     with served(model, answering(model), api_key="secret") as url:
         client = OpenAI(base_url=f"{url}/v1", api_key="secret", max_retries=0)
         assert [entry.id for entry in client.models.list()] == ["tiny"]

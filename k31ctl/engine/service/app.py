@@ -23,7 +23,7 @@ from k31ctl.engine.service.limits import Limits
 from k31ctl.engine.service.openapi import openapi_document
 from k31ctl.engine.service.reader import Delta, Reader
 from k31ctl.engine.service.tasks import (
-    Model,
+    ServedModel,
     Task,
     chat_task,
     completion_task,
@@ -33,20 +33,20 @@ from k31ctl.errors import InputError
 
 WARNING_HEADER: Final = "X-K31ctl-Warning"
 Endpoint = Callable[[Request], Awaitable[Response]]
-Reading = Callable[[Mapping[str, Any], Model, Limits], Task]
+Reading = Callable[[Mapping[str, Any], ServedModel, Limits], Task]
 
 
 class Service:
     """A model behind an OpenAI-compatible endpoint."""
 
     def __init__(
-        self, model: Model, generator: Generator, *, limits: Limits, api_key: str | None
+        self, model: ServedModel, generator: Generator, *, limits: Limits, api_key: str | None
     ) -> None:
         self._model, self._generator, self._limits = model, generator, limits
         self._api_key = api_key
         self._bodies = Bodies(limits)
         self._metrics = measured.Metrics()
-        self._num_requests = 0
+        self._num_requests = self._image_bytes = 0
         self._created = int(time.time())
 
     def app(self) -> Starlette:
@@ -118,17 +118,21 @@ class Service:
             return JSONResponse(document, headers=headers)
         pieces = _pieces(deltas, reader, writer)
         first = await unless_gone(request.receive, anext(pieces))
-        return EventStream(first, pieces, headers)
+        stall_s = self._limits.stall_s
+        return EventStream(first, pieces, headers=headers, stall_s=stall_s)
 
     async def _task(self, request: Request, reading: Reading) -> Task:
         """Understand a request, away from the loop that serves the others."""
-        if self._num_requests >= self._limits.max_requests:
-            raise ApiError(503, f"{self._num_requests} requests are open already: try again")
+        self._check_room()
         body = await self._bodies.read(request)
         try:
             return await asyncio.to_thread(self._understood, body, reading)
         finally:
             self._bodies.release(len(body))
+
+    def _check_room(self) -> None:
+        if self._num_requests >= self._limits.max_requests:
+            raise ApiError(503, f"{self._num_requests} requests are open already: try again")
 
     def _understood(self, body: bytes, reading: Reading) -> Task:
         given = json_object(body)
@@ -147,9 +151,12 @@ class Service:
         self, task: Task, reader: Reader, begun_s: float
     ) -> AsyncGenerator[list[Delta], None]:
         """What each token brings; an empty list first, once the request is let in."""
-        if self._num_requests >= self._limits.max_requests:
-            raise ApiError(503, f"{self._num_requests} requests are open already: try again")
+        self._check_room()
+        image_bytes = sum(len(image.rgb) for image in task.work.images)
+        if self._image_bytes + image_bytes > self._limits.max_open_image_bytes:
+            raise ApiError(503, "too many images at a time: try again")
         self._num_requests += 1
+        self._image_bytes += image_bytes
         ending = "abort"
         try:
             yield []
@@ -165,6 +172,7 @@ class Service:
             raise
         finally:
             self._num_requests -= 1
+            self._image_bytes -= image_bytes
             self._count(task, reader, ending, begun_s)
 
     async def _tokens(self, task: Task, begun_s: float) -> AsyncGenerator[GeneratedToken, None]:

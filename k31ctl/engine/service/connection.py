@@ -95,16 +95,21 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, first: bytes, rest: AsyncGenerator[bytes, None], headers: Mapping[str, str]
+        self,
+        first: bytes,
+        rest: AsyncGenerator[bytes, None],
+        *,
+        headers: Mapping[str, str],
+        stall_s: float,
     ) -> None:
         super().__init__(headers={"Cache-Control": "no-store", **headers})
         del self.headers["content-length"]
-        self._first, self._rest = first, rest
+        self._first, self._rest, self._stall_s = first, rest, stall_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the pieces as they come."""
         try:
-            with suppress(ClientDisconnect):
+            with suppress(ClientDisconnect, TimeoutError):
                 await unless_gone(receive, self._send(send))
         finally:
             await self._rest.aclose()
@@ -112,7 +117,12 @@ class EventStream(Response):
     async def _send(self, send: Send) -> None:
         head = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(head)
-        await send({"type": "http.response.body", "body": self._first, "more_body": True})
+        await self._body(send, self._first)
         async for piece in self._rest:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await self._body(send, piece)
         await send({"type": "http.response.body", "body": b""})
+
+    async def _body(self, send: Send, piece: bytes) -> None:
+        """Send a piece; a client that leaves too much unread is given up like one that is gone."""
+        async with asyncio.timeout(self._stall_s):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})

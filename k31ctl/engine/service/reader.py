@@ -20,6 +20,7 @@ from k31ctl.engine.service.tasks import Task
 from k31ctl.engine.tokenizer import TextStream, Tokenizer
 
 _CUT: Final = "length"
+_IMPOSSIBLE: Final = -9999.0  # JSON has no infinity; others send this
 
 
 class Delta(NamedTuple):
@@ -133,4 +134,5 @@ class Reader:
 
     def _entry(self, token: int, logprob: float | None) -> dict[str, Any]:
         data = self._tokenizer.bytes_of(token)
-        return {"token": data.decode(errors="replace"), "logprob": logprob, "bytes": list(data)}
+        sent = _IMPOSSIBLE if logprob is None or not logprob > _IMPOSSIBLE else logprob
+        return {"token": data.decode(errors="replace"), "logprob": sent, "bytes": list(data)}

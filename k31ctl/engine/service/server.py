@@ -10,7 +10,7 @@ import uvicorn
 from k31ctl.engine.service.app import Service
 from k31ctl.engine.service.generator import Generator
 from k31ctl.engine.service.limits import Limits
-from k31ctl.engine.service.tasks import Model
+from k31ctl.engine.service.tasks import ServedModel
 from k31ctl.errors import InputError
 
 LOOPBACK: Final = "127.0.0.1"
@@ -19,7 +19,7 @@ _GRACE_S: Final = 5
 
 
 def run_service(
-    model: Model,
+    model: ServedModel,
     generator: Generator,
     *,
     host: str = LOOPBACK,

@@ -38,7 +38,7 @@ _NOT_OFFERED: Final[Mapping[str, Sequence[Any]]] = {
 
 
 @frozen
-class Model:
+class ServedModel:
     """What is served: its name, its words, its sight and how far it sees."""
 
     name: str
@@ -67,7 +67,7 @@ class Task:
     warnings: tuple[str, ...] = ()
 
 
-def chat_task(body: Mapping[str, Any], model: Model, limits: Limits) -> Task:
+def chat_task(body: Mapping[str, Any], model: ServedModel, limits: Limits) -> Task:
     """Return the work of a chat request.
 
     Raises ``InputError`` for a bad field, ``ApiError`` for what does not fit.
@@ -102,7 +102,7 @@ def chat_task(body: Mapping[str, Any], model: Model, limits: Limits) -> Task:
     )
 
 
-def completion_task(body: Mapping[str, Any], model: Model, limits: Limits) -> Task:
+def completion_task(body: Mapping[str, Any], model: ServedModel, limits: Limits) -> Task:
     """Return the work of a completion request; the prompt is text or ids, as they are."""
     _refuse_not_offered(body)
     ids = _plain_prompt(body.get("prompt"), model.tokenizer)
@@ -114,7 +114,7 @@ def completion_task(body: Mapping[str, Any], model: Model, limits: Limits) -> Ta
     )
 
 
-def prompt_ids(body: Mapping[str, Any], model: Model, limits: Limits) -> list[int]:
+def prompt_ids(body: Mapping[str, Any], model: ServedModel, limits: Limits) -> list[int]:
     """Return the ids of a prompt, or of the messages of a chat."""
     if "messages" not in body:
         return _plain_prompt(body.get("prompt"), model.tokenizer)
@@ -149,7 +149,7 @@ def _refuse_unlawful_tools(chat: ChatRequest) -> None:
         raise fields.bad_field("tool_choice", "is required, without tools", "send tools")
 
 
-def _images(chat: ChatRequest, model: Model, limits: Limits) -> list[SizedImage]:
+def _images(chat: ChatRequest, model: ServedModel, limits: Limits) -> list[SizedImage]:
     """The images of a request, of which together no more than the context holds is decoded."""
     parts = chat.images
     if parts and (model.vision is None or model.tokenizer.media_pad is None):
@@ -179,10 +179,11 @@ def _plain_prompt(value: Any, tokenizer: Tokenizer) -> list[int]:
 
 
 def _sampling(
-    body: Mapping[str, Any], ids: Sequence[int], model: Model, limits: Limits, num_top: Any
+    body: Mapping[str, Any], ids: Sequence[int], model: ServedModel, limits: Limits, num_top: Any
 ) -> Sampling:
     room = _refuse_too_long(len(ids), model)
-    name = "max_completion_tokens" if body.get("max_completion_tokens") else "max_tokens"
+    names = ("max_completion_tokens", "max_tokens")
+    name = next((name for name in names if body.get(name) is not None), names[0])
     asked = body.get(name)
     if asked is not None:
         fields.integer(asked, name, low=1, high=2**31)
@@ -208,7 +209,7 @@ def _number(body: Mapping[str, Any], name: str, absent: float, *, low: float, hi
     return absent if value is None else fields.number(value, name, low=low, high=high)
 
 
-def _refuse_too_long(num_tokens: int, model: Model) -> int:
+def _refuse_too_long(num_tokens: int, model: ServedModel) -> int:
     """Return the room for an answer, in tokens."""
     room = model.max_model_tokens - num_tokens
     if room < 1:

@@ -14,12 +14,19 @@ import uvicorn
 from k31ctl.core.chat_format.segments import Segment
 from k31ctl.core.model import Vision
 from k31ctl.engine.service.app import Service
-from k31ctl.engine.service.generator import GeneratedToken, Generation, GenerationError, Load
+from k31ctl.engine.service.generator import (
+    GeneratedToken,
+    Generation,
+    GenerationError,
+    Generator,
+    Load,
+)
 from k31ctl.engine.service.limits import Limits
 from k31ctl.engine.service.server import configured
+from k31ctl.engine.service.stepped import Said, SteppedGenerator
 from k31ctl.engine.service.tasks import ServedModel
-from k31ctl.engine.small_tokenizer import write_small_tokenizer
 from k31ctl.engine.tokenizer import Tokenizer, load_tokenizer
+from tests.engine.small_tokenizer import write_small_tokenizer
 
 CONTEXT = 8192
 FAILS = -1
@@ -91,10 +98,66 @@ class ScriptedGenerator:
         )
 
 
+class ScriptedStepper:
+    """The same for a model that goes step by step; one more thread must not matter."""
+
+    def __init__(self, script: Script, *, num_slots: int = 8) -> None:
+        self._script, self._num_slots = script, num_slots
+        self._waiting: dict[int, Generation] = {}
+        self._running: dict[int, deque[int]] = {}
+        self._num_cached: dict[int, int] = {}
+        self.num_steps = 0
+
+    def submit(self, number: int, work: Generation) -> None:
+        if not work.prompt_ids:
+            raise ValueError("the prompt is empty")
+        self._waiting[number] = work
+
+    def cancel(self, number: int) -> None:
+        self._waiting.pop(number, None)
+        self._running.pop(number, None)
+        self._num_cached.pop(number, None)
+
+    def step(self) -> list[Said]:
+        self.num_steps += 1
+        while self._waiting and len(self._running) < self._num_slots:
+            number = next(iter(self._waiting))
+            work = self._waiting.pop(number)
+            self._running[number] = deque(self._script(work)[: work.sampling.max_tokens])
+            self._num_cached[number] = len(work.prompt_ids)
+        said = []
+        for number, left in tuple(self._running.items()):
+            token = left.popleft()
+            if token == FAILS:
+                raise FloatingPointError("not a number")
+            said.append(Said(number, GeneratedToken(token), not left))
+            if not left:
+                self.cancel(number)
+        return said
+
+    def load(self) -> Load:
+        return Load(
+            num_running=len(self._running),
+            num_waiting=len(self._waiting),
+            num_slots=self._num_slots,
+            num_cached_tokens=sum(tuple(self._num_cached.values())),
+            num_cache_tokens=CONTEXT * self._num_slots,
+        )
+
+
+@contextmanager
+def stepped(stepper: ScriptedStepper) -> Iterator[SteppedGenerator]:
+    generator = SteppedGenerator(stepper, max_model_tokens=CONTEXT)
+    try:
+        yield generator
+    finally:
+        generator.close()
+
+
 @contextmanager
 def served(
     model: ServedModel,
-    generator: ScriptedGenerator,
+    generator: Generator,
     *,
     limits: Limits | None = None,
     api_key: str | None = None,

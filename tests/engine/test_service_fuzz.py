@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from k31ctl.core.chat_format.system_notes import EFFORTS
 from k31ctl.engine.service.openapi import openapi_document
 from tests.engine.scripted import ScriptedGenerator, gauge, ids_of, served, small_model
 
@@ -87,7 +88,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 
 @pytest.mark.parametrize("path", POSTS)
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_every_answer_is_one_that_is_described(
     client: httpx.Client, path: str, data: st.DataObject
@@ -105,6 +106,11 @@ def test_every_answer_is_one_that_is_described(
     else:
         assert response.text.endswith("data: [DONE]\n\n")
     assert gauge(str(client.base_url).rstrip("/"), "num_requests_open") == 0
+
+
+def test_the_description_names_the_efforts_of_the_format() -> None:
+    fields = DOCUMENT["components"]["schemas"]["ChatRequest"]["properties"]
+    assert tuple(fields["reasoning_effort"]["enum"]) == EFFORTS
 
 
 def test_the_description_is_valid_openapi() -> None:

@@ -10,18 +10,21 @@ import httpx
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
-from k31ctl.engine.service.generator import Generation
+from k31ctl.engine.service.generator import Generation, Generator
 from k31ctl.engine.service.tasks import ServedModel
 from tests.engine.scripted import (
+    Script,
     ScriptedGenerator,
+    ScriptedStepper,
     gauge,
     ids_of,
     served,
     small_model,
+    stepped,
     wait_until,
 )
 
-NUM_REQUESTS = 320
+NUM_REQUESTS = 200
 NUM_AT_A_TIME = 64
 MALFORMED = (b"", b"{", b"null", b'{"messages": 3}', b'{"messages": [{"role": "user"}], "n": 7}')
 TOOLS: Any = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
@@ -37,8 +40,8 @@ def expected(number: int) -> tuple[str, str, list[tuple[str, str]]]:
     return f"thinks of {number}é", f"{number}€ " * (number % 17), calls
 
 
-def answering(model: ServedModel) -> ScriptedGenerator:
-    """A generator whose answer follows from the question alone."""
+def answering(model: ServedModel) -> Script:
+    """A script whose answer follows from the question alone."""
 
     def script(work: Generation) -> Sequence[int]:
         tokenizer = model.tokenizer
@@ -57,7 +60,7 @@ def answering(model: ServedModel) -> ScriptedGenerator:
         )
         return ids_of(tokenizer, spelt)
 
-    return ScriptedGenerator(script, num_slots=16)
+    return script
 
 
 def asked(number: int) -> Any:
@@ -130,16 +133,25 @@ async def everyone(url: str) -> list[str]:
     return wrong
 
 
-def test_no_client_disturbs_another(model: ServedModel) -> None:
-    with served(model, answering(model)) as url:
+def undisturbed(model: ServedModel, generator: Generator) -> None:
+    with served(model, generator) as url:
         assert asyncio.run(everyone(url)) == []
         wait_until(lambda: gauge(url, "num_requests_open") == 0)
         held = ("num_requests_running", "num_requests_waiting", "kv_cached_tokens")
         assert [gauge(url, name) for name in held] == [0, 0, 0]
 
 
+def test_no_client_disturbs_another(model: ServedModel) -> None:
+    undisturbed(model, ScriptedGenerator(answering(model), num_slots=16))
+
+
+def test_no_client_disturbs_another_where_the_model_has_a_thread(model: ServedModel) -> None:
+    with stepped(ScriptedStepper(answering(model), num_slots=16)) as generator:
+        undisturbed(model, generator)
+
+
 def test_openai_s_client_goes_round_with_tools(model: ServedModel) -> None:
-    with served(model, answering(model), api_key="secret") as url:
+    with served(model, ScriptedGenerator(answering(model)), api_key="secret") as url:
         client = OpenAI(base_url=f"{url}/v1", api_key="secret", max_retries=0)
         assert [entry.id for entry in client.models.list()] == ["tiny"]
         messages = asked(4)

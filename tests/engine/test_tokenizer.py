@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from k31ctl.core.chat_format.output_parser import Marker
 from k31ctl.core.chat_format.segments import Segment
-from k31ctl.engine.small_tokenizer import SmallTokenizer, write_small_tokenizer
 from k31ctl.engine.tokenizer import TextStream, Tokenizer, load_tokenizer
 from k31ctl.errors import InputError
+from tests.engine.small_tokenizer import SmallTokenizer, write_small_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ PATTERN: Final = "|".join(
 _MOST_BYTES: Final = 64 * 2**20
 _MOST_AT_ONCE: Final = 400_000
 _MOST_IN_A_RUN: Final = 25_000
-_LONG_RUN: Final = re.compile(rf"\s{{{_MOST_IN_A_RUN + 1},}}|\S{{{_MOST_IN_A_RUN + 1},}}")
+_RUN: Final = re.compile(r"\s+|\S+")
 _MARKERS: Final = {
     marks.OPEN: Marker.OPEN,
     marks.CLOSE: Marker.CLOSE,
@@ -201,7 +201,7 @@ def _pieces(text: str) -> Iterator[str]:
     for start in range(0, len(text), _MOST_AT_ONCE):
         part = text[start : start + _MOST_AT_ONCE]
         begin = 0
-        for run in _LONG_RUN.finditer(part):
+        for run in _RUN.finditer(part) if len(part) > _MOST_IN_A_RUN else ():
             for end in range(run.start() + _MOST_IN_A_RUN, run.end(), _MOST_IN_A_RUN):
                 yield part[begin:end]
                 begin = end

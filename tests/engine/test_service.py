@@ -253,6 +253,7 @@ def test_what_is_served_is_listed(says: Served) -> None:
         ({"messages": with_image("http://localhost/x.png")}, 400, "messages[0].content[0]"),
         ({"messages": with_image("data:image/png;base64,AAAA")}, 400, "messages[0].content[0]"),
         ({"messages": [{"role": "user", "content": "a" * 9000}]}, 400, "messages"),
+        ({"messages": [{"role": "user", "content": "a" * 900_000}]}, 400, "messages"),
     ],
 )
 def test_a_bad_request_is_told_which_field(

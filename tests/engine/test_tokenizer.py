@@ -116,7 +116,8 @@ def release_s_pieces(text: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "text", [" " * 60_001, "a" * 25_001 + " b", "ab " * 133_334 + "c" * 50_000]
+    "text",
+    [" " * 60_001, "a" * 25_001 + " b", (" " * 24_999 + "x") * 40, "ab " * 133_334 + "c" * 50_000],
 )
 def test_long_runs_are_cut_where_the_release_cuts_them(tokenizer: Tokenizer, text: str) -> None:
     expected = [i for piece in release_s_pieces(text) for i in tokenizer.encode_text(piece)]

@@ -255,7 +255,7 @@ async def _whole(
         async with aclosing(deltas):
             found = [delta async for some in deltas for delta in some]
     except GenerationError as error:
-        raise ApiError(500, f"the model cannot go on: {error}") from None
+        raise _model_fault(error) from None
     return writer.whole(found, reader)
 
 
@@ -275,14 +275,18 @@ async def _pieces(
                     for piece in writer.piece(delta):
                         yield piece
     except (ApiError, GenerationError) as error:
-        if isinstance(error, ApiError) and not has_begun:
-            raise
-        fault = error if isinstance(error, ApiError) else ApiError(500, f"the model: {error}")
+        fault = error if isinstance(error, ApiError) else _model_fault(error)
+        if not has_begun:
+            raise fault from None
         for piece in failure(fault.document()):
             yield piece
         return
     for piece in writer.last(reader):
         yield piece
+
+
+def _model_fault(error: Exception) -> ApiError:
+    return ApiError(500, f"the model cannot go on with this request: {error}")
 
 
 def _fault(fault: ApiError) -> Response:

@@ -21,6 +21,7 @@ from k31ctl.values import frozen
 _MOST_STOPS: Final = 16
 _MOST_STOP_CHARACTERS: Final = 256
 _MOST_LOGPROBS: Final = 20
+_MOST_CHARACTERS_PER_TOKEN: Final = 16
 _MOST_TEMPERATURE: Final = 2.0
 _SEEDS: Final = (-(2**63), 2**64 - 1)
 _NOT_OFFERED: Final[Mapping[str, Sequence[Any]]] = {
@@ -76,11 +77,7 @@ def chat_task(body: Mapping[str, Any], model: ServedModel, limits: Limits) -> Ta
     chat = read_chat_request(body)
     _refuse_unlawful_tools(chat)
     images = _images(chat, model, limits)
-    sizes = [(image.tokens.width, image.tokens.height) for image in images]
-    ids = model.tokenizer.encode_prompt(
-        prompt_segments(chat, image_sizes=sizes),
-        image_tokens=[image.tokens.num_tokens for image in images],
-    )
+    ids = _chat_ids(chat, images, model)
     wants = fields.boolean(body.get("logprobs"), "logprobs", absent=False)
     top = body.get("top_logprobs") or 0
     sampling = _sampling(body, ids, model, limits, top if wants else None)
@@ -105,7 +102,7 @@ def chat_task(body: Mapping[str, Any], model: ServedModel, limits: Limits) -> Ta
 def completion_task(body: Mapping[str, Any], model: ServedModel, limits: Limits) -> Task:
     """Return the work of a completion request; the prompt is text or ids, as they are."""
     _refuse_not_offered(body)
-    ids = _plain_prompt(body.get("prompt"), model.tokenizer)
+    ids = _plain_prompt(body.get("prompt"), model)
     sampling = _sampling(body, ids, model, limits, body.get("logprobs"))
     return Task(
         work=Generation(prompt_ids=tuple(ids), images=(), sampling=sampling),
@@ -117,13 +114,29 @@ def completion_task(body: Mapping[str, Any], model: ServedModel, limits: Limits)
 def prompt_ids(body: Mapping[str, Any], model: ServedModel, limits: Limits) -> list[int]:
     """Return the ids of a prompt, or of the messages of a chat."""
     if "messages" not in body:
-        return _plain_prompt(body.get("prompt"), model.tokenizer)
+        return _plain_prompt(body.get("prompt"), model)
     chat = read_chat_request(body)
-    images = _images(chat, model, limits)
+    return _chat_ids(chat, _images(chat, model, limits), model)
+
+
+def _chat_ids(chat: ChatRequest, images: Sequence[SizedImage], model: ServedModel) -> list[int]:
     sizes = [(image.tokens.width, image.tokens.height) for image in images]
-    counts = [image.tokens.num_tokens for image in images]
     segments = prompt_segments(chat, image_sizes=sizes)
+    _refuse_too_much_text(sum(len(segment.text) for segment in segments), model)
+    counts = [image.tokens.num_tokens for image in images]
     return model.tokenizer.encode_prompt(segments, image_tokens=counts)
+
+
+def _refuse_too_much_text(num_characters: int, model: ServedModel) -> None:
+    """Refuse at once what would take long to encode and then not fit."""
+    most = model.max_model_tokens * _MOST_CHARACTERS_PER_TOKEN
+    if num_characters > most:
+        message = (
+            f"the prompt has {num_characters:,} characters, more than "
+            f"{_MOST_CHARACTERS_PER_TOKEN} for each of the {model.max_model_tokens:,} tokens that "
+            "this model's context holds: shorten the prompt"
+        )
+        raise ApiError(400, message, param="messages", code="context_length_exceeded")
 
 
 def _refuse_not_offered(body: Mapping[str, Any]) -> None:
@@ -153,7 +166,7 @@ def _images(chat: ChatRequest, model: ServedModel, limits: Limits) -> list[Sized
     """The images of a request, of which together no more than the context holds is decoded."""
     parts = chat.images
     if parts and (model.vision is None or model.tokenizer.media_pad is None):
-        raise fields.bad_field(parts[0].where, "is an image; this model has no vision", "send text")
+        raise fields.bad_field(parts[0].where, "is an image, and none are served here", "send text")
     if len(parts) > limits.max_images:
         what = f"holds {len(parts)} images, more than {limits.max_images}"
         raise fields.bad_field("messages", what, "send fewer")
@@ -167,14 +180,15 @@ def _images(chat: ChatRequest, model: ServedModel, limits: Limits) -> list[Sized
     return sized
 
 
-def _plain_prompt(value: Any, tokenizer: Tokenizer) -> list[int]:
+def _plain_prompt(value: Any, model: ServedModel) -> list[int]:
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str | list):
         value = value[0]
     if isinstance(value, str):
-        return tokenizer.encode_text(value)
+        _refuse_too_much_text(len(value), model)
+        return model.tokenizer.encode_text(value)
     if not isinstance(value, list) or not value:
         raise fields.bad_field("prompt", f"is {fields.shown(value)}", "send one text, or token ids")
-    high = tokenizer.num_ids - 1
+    high = model.tokenizer.num_ids - 1
     return [fields.integer(i, f"prompt[{n}]", low=0, high=high) for n, i in enumerate(value)]
 
 

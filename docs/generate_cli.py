@@ -28,6 +28,9 @@ from typer.main import get_command
 
 from k31ctl.cli.main import app_with
 from k31ctl.cli.main import main as run_program
+from k31ctl.core.rules.check import RULES
+from k31ctl.core.rules.failures import ELSEWHERE
+from k31ctl.core.rules.read_rules import READINGS
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
@@ -35,6 +38,15 @@ PAGES: Final = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
 ECHO: Final = "; echo $?"
 UNITS: Final = {"B": 1, "GB": 10**9, "GiB": 2**30, "": 1}
 
+_RULES_HEAD: Final = """# Rules
+
+Every rule that `k31ctl lint` asks about a launch, generated from the rules themselves. An error
+does not serve, or serves wrongly; a warning may; an info is worth knowing. A rule that needs the
+model, the hardware or the container says nothing where that is not known. Reports are numbered as
+in a survey of 55 known failures of Kimi K3 and its relatives.
+
+| rule | severity | engines | when | do | source |
+|---|---|---|---|---|---|"""
 _HELPS: Final = """
 import sys
 from k31ctl.cli.main import main
@@ -182,8 +194,35 @@ def _commands(command: Any, name: str) -> Iterator[str]:
         yield from _commands(inner, f"{name} {child}")
 
 
+def rules_page() -> str:
+    """Return the page of every rule, and of the reports that no rule speaks of."""
+    found = [_RULES_HEAD]
+    for reading in READINGS.values():
+        reports = _reports(reading.failures)
+        found.append(
+            f"| `{reading.id}` | {reading.severity.value} | all | {reading.about} | "
+            f"{reading.remedy} | the release's own argument parser{reports} |"
+        )
+    for rule in RULES:
+        since = f" from {rule.since}" if rule.since else ""
+        until = f" before {rule.until}" if rule.until else ""
+        engines = f"{', '.join(rule.engines) or 'all'}{since}{until}"
+        found.append(
+            f"| `{rule.id}` | {rule.severity.value} | {engines} | {rule.about} | {rule.remedy} | "
+            f"{rule.source}{_reports(rule.failures)} |"
+        )
+    found += ["", "## Reports without a rule", "", "| report | why |", "|---|---|"]
+    found += [f"| {number} | {why} |" for number, why in ELSEWHERE.items()]
+    return "\n".join((*found, ""))
+
+
+def _reports(numbers: tuple[int, ...]) -> str:
+    return f" (report {', '.join(map(str, numbers))})" if numbers else ""
+
+
 def main() -> None:
     """Write every page anew."""
+    (DOCS / "rules.md").write_text(rules_page())
     (DOCS / "cli.md").write_text(cli_page())
     for page in PAGES:
         page.write_text(renewed(page.read_text()))

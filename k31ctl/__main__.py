@@ -6,6 +6,7 @@ import sys
 
 _INTERRUPTED = 130
 _TERMINATED = 143
+_STDERR = 2
 
 
 def start() -> None:
@@ -17,9 +18,19 @@ def start() -> None:
 
     if interruptible:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    _fill_closed_streams()
     # As an exit and not a death, so that half-written files go.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     main()
+
+
+def _fill_closed_streams() -> None:
+    """Let no file of ours get the number of a standard stream that was closed before we began."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        pass
+    os.close(descriptor)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(_STDERR, "w")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,10 @@ def test_the_command_line_page_is_the_program_s_own_help() -> None:
     assert (ROOT / "docs" / "cli.md").read_text() == GENERATOR["cli_page"]()
 
 
+def test_the_page_of_rules_is_what_the_rules_say() -> None:
+    assert (ROOT / "docs" / "rules.md").read_text() == GENERATOR["rules_page"]()
+
+
 def anchors(page: Path) -> set[str]:
     titles = re.findall(r"(?m)^#+ (.+)$", page.read_text())
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}

@@ -7,6 +7,7 @@ from typing import Final
 from k31ctl.catalog.engines import load_draft, load_engine
 from k31ctl.catalog.flags import load_flags
 from k31ctl.catalog.hardware import load_node
+from k31ctl.catalog.licences import load_licence
 from k31ctl.catalog.measurements import check_table
 from k31ctl.catalog.models import load_model_profile
 from k31ctl.catalog.prices import load_price_list
@@ -28,6 +29,7 @@ _LOADERS: Final[dict[Kind, Callable[[Store, str], object]]] = {
     Kind.PRICES: load_price_list,
     Kind.STORAGE: load_storage,
     Kind.STARTUP: load_startup,
+    Kind.LICENCES: load_licence,
     Kind.FLAGS: load_flags,
     Kind.RECIPES: load_recipe_book,
 }

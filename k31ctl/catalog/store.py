@@ -33,6 +33,7 @@ class Kind(StrEnum):
     STORAGE = "storage"
     STARTUP = "startup"
     MEASUREMENTS = "measurements"
+    LICENCES = "licences"
     FLAGS = "flags"
     RECIPES = "recipes"
 

@@ -21,12 +21,33 @@ from k31ctl.cli.fetch_options import (
     ToOpt,
     WaitOpt,
 )
-from k31ctl.cli.options import JsonOpt, ProfilesOpt
+from k31ctl.cli.fetch_part_options import (
+    ExpertsOpt,
+    LayersOpt,
+    RankOpt,
+    RankPpOpt,
+    RankTpOpt,
+    TensorsOpt,
+    asked_part,
+    require_hub_and_folder,
+)
+from k31ctl.cli.fetch_peer_options import (
+    ClientsOpt,
+    FromPeerOpt,
+    HostOpt,
+    OfflineOpt,
+    PortOpt,
+    ServeOpt,
+)
+from k31ctl.cli.fetch_serve import serve_folder
+from k31ctl.cli.options import GateOpt, JsonOpt, ProfilesOpt
+from k31ctl.errors import UsageError
+from k31ctl.fetch.serve_defaults import DEFAULT_HOST, DEFAULT_PORT, MOST_CONNECTIONS
 
 
 def fetch(
-    repo: RepoArg,
     to: ToOpt,
+    repo: RepoArg = None,
     revision: RevisionOpt = "main",
     include: IncludeOpt = None,
     exclude: ExcludeOpt = None,
@@ -37,32 +58,110 @@ def fetch(
     stall: StallOpt = 20.0,
     retries: RetriesOpt = 8,
     accepted_by: AcceptedByOpt = None,
+    layers: LayersOpt = None,
+    experts: ExpertsOpt = None,
+    tensors: TensorsOpt = None,
+    rank: RankOpt = None,
+    tp: RankTpOpt = None,
+    pp: RankPpOpt = None,
+    gate: GateOpt = None,
+    from_peer: FromPeerOpt = None,
+    host: HostOpt = DEFAULT_HOST,
+    port: PortOpt = DEFAULT_PORT,
+    clients: ClientsOpt = MOST_CONNECTIONS,
     profiles: ProfilesOpt = None,
     *,
     dry_run: DryRunOpt = False,
+    offline: OfflineOpt = False,
+    serve: ServeOpt = False,
     wait: WaitOpt = True,
     sync: SyncOpt = True,
     events: EventsOpt = False,
     as_json: JsonOpt = False,
 ) -> None:
-    """Download a repository, go on where it stopped, and prove every byte."""
+    """Download a repository or a part of it, go on where it stopped, and prove every byte.
+
+    k31ctl fetch moonshotai/Kimi-K3 --to weights --dry-run
+
+    k31ctl fetch moonshotai/Kimi-K3 --to part --layers 0-3 --experts 0-15
+    """
+    if serve and repo is not None:
+        raise UsageError(
+            "what is served is what the folder holds; a repository cannot be named",
+            where=f"--serve with {repo[:80]}",
+            remedy="write k31ctl fetch --serve --to DIR",
+        )
+    if serve:
+        serve_folder(
+            Path(to),
+            host=host,
+            port=port,
+            most_connections=clients,
+            rate_bytes_per_s=limit_rate,
+            as_events=events,
+        )
+        return
+    if repo is None:
+        raise UsageError(
+            "no repository is named",
+            where="MODEL_OR_REPO",
+            remedy="write k31ctl fetch OWNER/NAME --to DIR, or --serve to give a folder to others",
+        )
+    part = asked_part(
+        layers=layers,
+        experts=experts,
+        tensors=tensors,
+        rank=rank,
+        tp=tp,
+        pp=pp,
+        files_are_chosen=bool(include or exclude),
+    )
     from k31ctl.catalog import Store, default_folders
     from k31ctl.catalog.models import repository
-    from k31ctl.fetch.hub import DEFAULT_ENDPOINT, Hub
+    from k31ctl.core.gates import parse_gate
+    from k31ctl.fetch.hub import DEFAULT_ENDPOINT
     from k31ctl.fetch.hub_metadata import token_from_environment
-    from k31ctl.fetch.job import FetchRequest, look, run
+    from k31ctl.fetch.job import FetchRequest
+    from k31ctl.fetch.object_store import is_store_url
+    from k31ctl.fetch.peer_choice import Network, hub_for
+    from k31ctl.fetch.target import look_at_target, run_to_target
     from k31ctl.fetch.throttle import Throttle
-    from k31ctl.report.fetch import show_fetch, show_fetch_plan
+    from k31ctl.report.fetch import show_fetch, show_fetch_plan, show_retry
 
-    hub = Hub(
-        endpoints=endpoint or (DEFAULT_ENDPOINT,),
+    gates = [parse_gate(text) for text in gate or ()]
+    network = Network(
+        endpoints=tuple(endpoint or (DEFAULT_ENDPOINT,)),
         token=token_from_environment(),
         stall_s=stall,
-        timeout_s=min(stall, 10.0),
         max_retries=retries,
+        on_retry=show_retry,
     )
+    hub = hub_for(network, peers=from_peer or (), is_offline=offline, folder=Path(to))
+    named = repository(Store(default_folders(profiles or ())), repo)
+    throttle = Throttle(limit_bytes_per_s=limit_rate, hours=between, stopped=hub.stopped)
+    if part is not None:
+        from k31ctl.fetch.part_plan import PartRequest
+        from k31ctl.fetch.partial import fetch_hub_part, look_at_part
+
+        require_hub_and_folder(from_peer, to)
+        wanted = PartRequest(
+            revision=revision,
+            folder=Path(to),
+            selection=part,
+            connections=connections,
+            rate_bytes_per_s=limit_rate,
+            wait=wait,
+            sync=sync,
+            accepted_by=accepted_by,
+        )
+        if dry_run:
+            show_fetch_plan(look_at_part(hub, named, wanted), as_json=as_json, gates=gates)
+            return
+        told = fetch_hub_part(hub, named, wanted, throttle, now=_now)
+        show_fetch(told, as_json=as_json, as_events=events, gates=gates)
+        return
     request = FetchRequest(
-        repo=repository(Store(default_folders(profiles or ())), repo),
+        repo=named,
         revision=revision,
         folder=Path(to),
         include=tuple(include or ()),
@@ -72,13 +171,13 @@ def fetch(
         wait=wait,
         sync=sync,
         accepted_by=accepted_by,
+        store=to if is_store_url(to) else "",
     )
     if dry_run:
-        show_fetch_plan(look(hub, request), as_json=as_json)
+        show_fetch_plan(look_at_target(hub, request), as_json=as_json, gates=gates)
         return
-    throttle = Throttle(limit_bytes_per_s=limit_rate, hours=between, stopped=hub.stopped)
-    told = run(hub, request, throttle, now=_now)
-    show_fetch(told, as_json=as_json, as_events=events)
+    told = run_to_target(hub, request, throttle, now=_now)
+    show_fetch(told, as_json=as_json, as_events=events, gates=gates)
 
 
 def _now() -> str:

@@ -1,6 +1,5 @@
 """Options of ``fetch``."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -31,11 +30,21 @@ def _hours(text: str) -> Any:
 
 
 RepoArg = Annotated[
-    str,
-    typer.Argument(metavar="MODEL_OR_REPO", help="A model profile, or OWNER/NAME on the hub."),
+    str | None,
+    typer.Argument(
+        metavar="MODEL_OR_REPO",
+        help="A model profile, or OWNER/NAME on the hub.",
+        show_default=False,
+    ),
 ]
 ToOpt = Annotated[
-    Path, typer.Option("--to", metavar="DIR", help="The folder for the files.", show_default=False)
+    str,
+    typer.Option(
+        "--to",
+        metavar="DIR",
+        help="The folder for the files, or s3://BUCKET/PREFIX.",
+        show_default=False,
+    ),
 ]
 RevisionOpt = Annotated[
     str,

@@ -2,21 +2,14 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from importlib import import_module
 from typing import Final
 
 import typer
 
-from k31ctl.cli import profiles
-from k31ctl.cli.doctor import doctor
-from k31ctl.cli.fetch import fetch
-from k31ctl.cli.inspect import inspect
 from k31ctl.cli.mistakes import Mistake, is_help, usage_error
 from k31ctl.cli.options import DebugOpt, VersionOpt
-from k31ctl.cli.plan import plan
-from k31ctl.cli.tiny import tiny
-from k31ctl.cli.validate import validate
-from k31ctl.cli.verify import verify
 from k31ctl.errors import InputError, K31Error, UsageError
 from k31ctl.report.failure import show_failure
 from k31ctl.report.version import show_version
@@ -24,18 +17,41 @@ from k31ctl.report.version import show_version
 _INTERRUPTED: Final = 130
 _BROKEN_PIPE: Final = 141  # what a shell shows for a writer whose reader left
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
-app.command()(plan)
-app.command()(inspect)
-app.command()(fetch)
-app.command()(validate)
-app.command()(verify)
-app.command()(doctor)
-app.command()(tiny)
-app.add_typer(profiles.app, name="profiles")
+# In the order of the help. A command is the function of the same name in ``cli/NAME.py``; a group
+# is the ``app`` there.
+COMMANDS: Final = (
+    "plan",
+    "inspect",
+    "fetch",
+    "lint",
+    "licence",
+    "validate",
+    "verify",
+    "doctor",
+    "tiny",
+)
+GROUPS: Final = ("profiles",)
 
 
-@app.callback(invoke_without_command=True)
+def app_with(names: Collection[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
+    """Return the program with these commands; what the others need is not imported."""
+    app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+    app.callback(invoke_without_command=True)(root)
+    for name in COMMANDS:
+        if name in names:
+            app.command()(getattr(import_module(f"k31ctl.cli.{name}"), name))
+    for name in GROUPS:
+        if name in names:
+            app.add_typer(import_module(f"k31ctl.cli.{name}").app, name=name)
+    return app
+
+
+def _app_for(arguments: Sequence[str]) -> typer.Typer:
+    """Return the program with the command that is asked for, or with all where none is."""
+    asked = next((text for text in arguments if not text.startswith("-")), "")
+    return app_with((asked,)) if asked in (*COMMANDS, *GROUPS) else app_with()
+
+
 def root(*, version: VersionOpt = False, debug: DebugOpt = False) -> None:
     """Say what Kimi K3.1 Pro and its relatives need on your own GPUs, exact where it can be."""
     if version:
@@ -90,7 +106,7 @@ def _run(arguments: list[str]) -> None:
 def _answered(arguments: list[str]) -> int | None:
     """The exit code of a command whose answer has left this process, however it ended."""
     try:
-        code: int | None = app(arguments, prog_name="k31ctl", standalone_mode=False)
+        code: int | None = _app_for(arguments)(arguments, prog_name="k31ctl", standalone_mode=False)
     except SystemExit as stop:
         if isinstance(stop.__context__, BrokenPipeError):  # typer turns it into an exit
             raise stop.__context__ from None

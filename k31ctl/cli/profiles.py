@@ -12,7 +12,7 @@ KindArg = Annotated[
     typer.Argument(
         metavar="[KIND]",
         help="models, hardware, engines, drafts, prices, speed, storage, startup, measurements, "
-        "flags or recipes.",
+        "licences, flags or recipes.",
     ),
 ]
 NameArg = Annotated[str, typer.Argument(metavar="NAME", help="A profile, as KIND/ID or as ID.")]

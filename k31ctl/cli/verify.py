@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from k31ctl.cli.fetch_options import ConnectionsOpt, EndpointOpt, RetriesOpt
 from k31ctl.cli.inspect import AgainstOpt
 from k31ctl.cli.options import GateOpt, JsonOpt, ProfilesOpt
 
@@ -20,6 +21,9 @@ ManifestOpt = Annotated[
 JobsOpt = Annotated[
     int, typer.Option("--jobs", min=0, max=256, help="Files read at once; 0 is one per processor.")
 ]
+RepairOpt = Annotated[
+    bool, typer.Option("--repair", help="Fetch what is damaged, from where the record says.")
+]
 AgainOpt = Annotated[bool, typer.Option("--again", help="Read what an earlier run has proven.")]
 
 
@@ -30,18 +34,28 @@ def verify(
     jobs: JobsOpt = 0,
     profiles: ProfilesOpt = None,
     gate: GateOpt = None,
+    endpoint: EndpointOpt = None,
+    connections: ConnectionsOpt = 8,
+    retries: RetriesOpt = 8,
     *,
     sizes: SizesOpt = False,
     deep: DeepOpt = False,
     again: AgainOpt = False,
+    repair: RepairOpt = False,
     as_json: JsonOpt = False,
 ) -> None:
-    """Prove a checkpoint on disk, offline: sizes, digests, structure, and values if asked."""
+    """Prove a checkpoint on disk, offline: sizes, digests, structure, and values if asked.
+
+    k31ctl verify weights --deep
+
+    k31ctl verify weights --repair
+    """
     from k31ctl.catalog import Store, default_folders
     from k31ctl.core.gates import parse_gate
     from k31ctl.fetch.findings import deepest_of
-    from k31ctl.fetch.verify import Wanted, verify_checkpoint
+    from k31ctl.fetch.verify import Wanted, repair_checkpoint, verify_checkpoint
     from k31ctl.report.verify import require_verified, show_verification
+    from k31ctl.report.verify_progress import verify_progress
 
     gates = [parse_gate(text) for text in gate or ()]
     wanted = Wanted(
@@ -51,6 +65,19 @@ def verify(
         num_jobs=jobs,
         again=again,
     )
-    found = verify_checkpoint(Store(default_folders(profiles or ())), folder, wanted)
+    store = Store(default_folders(profiles or ()))
+    with verify_progress(silent=as_json) as watch:
+        if repair:
+            found = repair_checkpoint(
+                store,
+                folder,
+                wanted,
+                endpoints=endpoint or (),
+                connections=connections,
+                max_retries=retries,
+                watch=watch,
+            )
+        else:
+            found = verify_checkpoint(store, folder, wanted, watch=watch)
     show_verification(found, gates=gates, as_json=as_json)
     require_verified(found, gates)

@@ -48,7 +48,7 @@ def kda_layer(
         num_heads=H, head_dim=d, conv_kernel_size=J, full_rank_gate="g_proj.weight" in tensors
     )
     layer = KdaLayer(
-        Tensors(tensors),
+        _named(tensors),
         shape,
         hidden=x_TD.shape[-1],
         eps=eps,
@@ -84,7 +84,7 @@ def latent_layer(
         Y = len(tensors["indexer.weights_proj.weight"])
         indexer = Indexer(num_heads=Y, head_dim=X, topk=index_topk)
     layer = LatentLayer(
-        Tensors(tensors),
+        _named(tensors),
         shape,
         indexer,
         hidden=x_TD.shape[-1],
@@ -143,16 +143,20 @@ def moe_layer(
         activation=activation,
         norm_eps=eps,
     )
-    return MoeLayer(Tensors(tensors), shape, _target(x_TD), packed=packed)(x_TD)
+    return MoeLayer(_named(tensors), shape, _target(x_TD), packed=packed)(x_TD)
 
 
 def dense_mlp(x_TD: Tensor, tensors: Mapping[str, Tensor], *, activation: Activation) -> Tensor:
     """The tensors under ``mlp.`` or ``shared_experts.``."""
     width = len(tensors["gate_proj.weight"])
     layer = GatedMlp(
-        Tensors(tensors), activation, hidden=x_TD.shape[-1], width=width, target=_target(x_TD)
+        _named(tensors), activation, hidden=x_TD.shape[-1], width=width, target=_target(x_TD)
     )
     return layer(x_TD)
+
+
+def _named(tensors: Mapping[str, Tensor]) -> Tensors:
+    return Tensors(tensors.__getitem__, tensors)
 
 
 def _target(x_TD: Tensor) -> Target:

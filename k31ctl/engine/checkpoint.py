@@ -1,7 +1,7 @@
 """A checkpoint folder as released: config.json, shards of safetensors, and their index."""
 
 import json
-from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,53 +25,41 @@ _DTYPES: Final = {
 }
 
 
-class Checkpoint(Mapping[str, Tensor]):
-    """Every tensor of a folder by its name; one is read when it is asked for."""
+class Checkpoint:
+    """Every tensor of a folder; ``files`` says where each is, and one is read when asked for."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._open: dict[str, Any] = {}
-        self._files = _weight_map(folder) or {
+        self.files = _weight_map(folder) or {
             name: path.name
             for path in sorted(folder.glob("*.safetensors"))
             for name in self._file(path.name).keys()  # noqa: SIM118 - not a mapping
         }
-        if not self._files:
+        if not self.files:
             raise InputError(
                 "no safetensors file here", where=str(folder), remedy="name a checkpoint's folder"
             )
 
-    def __getitem__(self, name: str) -> Tensor:
-        """The tensor of this name."""
+    def tensor(self, name: str) -> Tensor:
+        """One tensor, read now."""
         try:
-            found: Tensor = self._file(self._files[name]).get_tensor(name)
+            found: Tensor = self._file(self.files[name]).get_tensor(name)
         except SafetensorError as error:
-            raise self._damaged(self._files[name], error) from None
+            raise self._damaged(self.files[name], error) from None
         return found
-
-    def __contains__(self, name: object) -> bool:
-        """Whether there is one; nothing is read."""
-        return name in self._files
-
-    def __iter__(self) -> Iterator[str]:
-        """The names."""
-        return iter(self._files)
-
-    def __len__(self) -> int:
-        """How many there are."""
-        return len(self._files)
 
     def shape_of(self, name: str) -> Tensor:
         """A tensor without values, from the header alone."""
         try:
-            part = self._file(self._files[name]).get_slice(name)
+            part = self._file(self.files[name]).get_slice(name)
         except SafetensorError as error:
-            raise self._damaged(self._files[name], error) from None
+            raise self._damaged(self.files[name], error) from None
         dtype = _DTYPES.get(part.get_dtype())
         if dtype is None:
             raise InputError(
                 f"{name} is {part.get_dtype()}, which the engine does not compute with",
-                where=str(self.folder / self._files[name]),
+                where=str(self.folder / self.files[name]),
                 remedy="use the release's own bf16 and MXFP4 tensors",
             )
         return torch.empty(part.get_shape(), dtype=dtype, device="meta")
@@ -98,25 +86,6 @@ class Checkpoint(Mapping[str, Tensor]):
         )
 
 
-class _Shapes(Mapping[str, Tensor]):
-    """The same names, with tensors that have a shape and no values."""
-
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        self._checkpoint = checkpoint
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self._checkpoint.shape_of(name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._checkpoint
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._checkpoint)
-
-    def __len__(self) -> int:
-        return len(self._checkpoint)
-
-
 def load_config(folder: Path) -> EngineConfig:
     """The text model that a folder's config.json describes."""
     config, where = read_json_config(folder)
@@ -138,23 +107,11 @@ def load_model(
             where=str(folder),
             remedy=f"name layers from 0 to {config.num_layers - 1}",
         )
-    prefix = _TEXT_PREFIX if any(name.startswith(_TEXT_PREFIX) for name in checkpoint) else ""
+    prefix = _TEXT_PREFIX if any(name.startswith(_TEXT_PREFIX) for name in checkpoint.files) else ""
+    build = partial(Model, config=config, layers=layers, packed_experts=packed_experts)
     nowhere = Target(dtype=target.dtype, device=torch.device("meta"))
-    build: list[tuple[Mapping[str, Tensor], Target]] = [
-        (_Shapes(checkpoint), nowhere),
-        (checkpoint, target),
-    ]
-    model: Model | None = None
-    for tensors, place in build:
-        model = Model(
-            Tensors(tensors, prefix=prefix),
-            config,
-            place,
-            layers=layers,
-            packed_experts=packed_experts,
-        )
-    assert model is not None
-    return model
+    build(Tensors(checkpoint.shape_of, checkpoint.files, prefix=prefix), target=nowhere)
+    return build(Tensors(checkpoint.tensor, checkpoint.files, prefix=prefix), target=target)
 
 
 def _weight_map(folder: Path) -> dict[str, str] | None:

@@ -48,8 +48,8 @@ class Expert:
         self, tensors: Tensors, *, hidden: int, width: int, target: Target, packed: bool
     ) -> None:
         shapes = {"w1": (width, hidden), "w3": (width, hidden), "w2": (hidden, width)}
-        self.gate_up: Linear | PackedLinear
-        self.down: Linear | PackedLinear
+        self.gate_up: Linear
+        self.down: Linear
         if "w1.weight_packed" in tensors and packed:
             parts = {name: _packed(tensors, name, *shape) for name, shape in shapes.items()}
             self.gate_up = PackedLinear([parts["w1"], parts["w3"]], target)

@@ -20,6 +20,8 @@ from k31ctl.engine.residual import ResidualMix, Stream
 from k31ctl.engine.tensors import Target, Tensors
 from k31ctl.values import frozen
 
+_EMBEDDING = "embed_tokens.weight"
+
 
 @frozen
 class Segment:
@@ -135,20 +137,35 @@ def _latent(
     return layer.finish(out[0] if len(out) == 1 else torch.cat(out), new)
 
 
+class Ends:
+    """What stands in front of the first layer and behind the last."""
+
+    def __init__(self, tensors: Tensors, config: EngineConfig, target: Target) -> None:
+        V, D, inside = config.vocab_size, config.hidden_size, tensors.inside("model")
+        embedding = inside.take(_EMBEDDING, V, D)
+        self.embedding_VD = target.weight(embedding)
+        head = embedding if config.tied_embeddings else tensors.take("lm_head.weight", V, D)
+        self.head = Linear([head], target)
+        self.norm_D = target.exact(inside.take("norm.weight", D))
+        self.mix = None
+        if config.residual_block:
+            name, eps = "output_attn_res", config.norm_eps
+            self.mix = ResidualMix(inside, name, hidden=D, eps=eps, target=target)
+
+
 class Model:
-    """A checkpoint ready to run, or some of its layers."""
+    """A checkpoint ready to run, or some of its layers, with or without what is around them."""
 
     def __init__(
         self,
         tensors: Tensors,
+        *,
         config: EngineConfig,
         target: Target,
-        *,
         layers: range | None = None,
         packed_experts: bool = False,
     ) -> None:
         self.config, self.target = config, target
-        V, D = config.vocab_size, config.hidden_size
         numbers = range(config.num_layers) if layers is None else layers
         inside = tensors.inside("model")
         self.layers = {
@@ -157,16 +174,9 @@ class Model:
             )
             for number in numbers
         }
-        embedding = inside.take("embed_tokens.weight", V, D)
-        self._embedding_VD = target.weight(embedding)
-        head = embedding if config.tied_embeddings else tensors.take("lm_head.weight", V, D)
-        self._head = Linear([head], target)
-        self._norm_D = target.exact(inside.take("norm.weight", D))
-        self._mix = None
-        if config.residual_block:
-            self._mix = ResidualMix(
-                inside, "output_attn_res", hidden=D, eps=config.norm_eps, target=target
-            )
+        self._ends = None
+        if layers is None or _EMBEDDING in inside:
+            self._ends = Ends(tensors, config, target)
 
     def cache(self, *, num_slots: int, num_tokens: int) -> Cache:
         """Memory for the layers that are here."""
@@ -175,10 +185,23 @@ class Model:
 
     def start(self, token_T: Tensor) -> Stream:
         """The stream in front of the first layer."""
+        return self.inject(functional.embedding(self._on_device(token_T), self.ends.embedding_VD))
+
+    def inject(self, live_TD: Tensor, snapshots_TND: Tensor | None = None) -> Stream:
+        """The stream in front of any layer, from a running sum and the snapshots before it."""
         block = self.config.residual_block
         most = -(-self.config.num_layers // block) if block else 0
-        live = functional.embedding(token_T.to(self.target.device), self._embedding_VD)
-        return Stream(live, most_snapshots=most)
+        return Stream(live_TD, most_snapshots=most, snapshots_TND=snapshots_TND)
+
+    @property
+    def ends(self) -> Ends:
+        """Embedding, last norm and head; raises ValueError where only layers were loaded."""
+        if self._ends is None:
+            raise ValueError("only layers are here: inject a stream, and read what comes out")
+        return self._ends
+
+    def _on_device(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self.target.device)
 
     def advance(self, stream: Stream, segments: Sequence[Segment], cache: Cache) -> None:
         """Run the layers that are here over a stream."""
@@ -187,8 +210,8 @@ class Model:
 
     def finish(self, stream: Stream, rows: Tensor | slice) -> Tensor:
         """Logits of some of the tokens, in float32."""
-        normed = rms_norm(stream.mixed(self._mix)[rows], self._norm_D, self.config.norm_eps)
-        return self._head(normed).float()
+        h_TD = stream.mixed(self.ends.mix)[rows]
+        return self.ends.head(rms_norm(h_TD, self.ends.norm_D, self.config.norm_eps)).float()
 
     def __call__(
         self, token_T: Tensor, segments: Sequence[Segment], cache: Cache, *, every: bool = False
@@ -201,7 +224,7 @@ class Model:
             stream = self.start(token_T)
             self.advance(stream, segments, cache)
             ends = torch.tensor([segment.length for segment in segments]).cumsum(0) - 1
-            return self.finish(stream, slice(None) if every else ends.to(self.target.device))
+            return self.finish(stream, slice(None) if every else self._on_device(ends))
 
     def paths(self) -> tuple[str, ...]:
         """Which code computes what, and why: nothing is chosen silently."""

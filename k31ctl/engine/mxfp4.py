@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from k31ctl.engine.linear import Linear
 from k31ctl.engine.tensors import Target
 
 GROUP = 32
@@ -55,7 +56,7 @@ def mxfp8_rounded(x_TC: Tensor) -> Tensor:
     return ((x / scale).to(torch.float8_e4m3fn).float() * scale).flatten(-2).to(x_TC.dtype)
 
 
-class PackedLinear:
+class PackedLinear(Linear):
     """``x Wᵀ`` where W stays packed and is spelled out for each product: less memory, slower."""
 
     def __init__(self, parts: list[tuple[Tensor, Tensor]], target: Target) -> None:
@@ -63,12 +64,6 @@ class PackedLinear:
         self._packed = torch.cat([packed for packed, _ in parts]).to(target.device)
         self._scale = torch.cat([scale for _, scale in parts]).to(target.device)
 
-    def __call__(self, x_TC: Tensor) -> Tensor:
+    def __call__(self, x_TI: Tensor) -> Tensor:
         """The product."""
-        weight = dequantise(self._packed, self._scale, dtype=x_TC.dtype)
-        return functional.linear(x_TC, weight)
-
-    def split(self, x_TC: Tensor) -> tuple[Tensor, ...]:
-        """The outputs of each of the matrices."""
-        parts: tuple[Tensor, ...] = self(x_TC).split(self.widths, dim=-1)
-        return parts
+        return functional.linear(x_TI, dequantise(self._packed, self._scale, dtype=x_TI.dtype))

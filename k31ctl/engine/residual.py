@@ -47,10 +47,15 @@ class Stream:
     Without blocks (Kimi Linear) it is an ordinary residual stream.
     """
 
-    def __init__(self, live_TD: Tensor, *, most_snapshots: int) -> None:
+    def __init__(
+        self, live_TD: Tensor, *, most_snapshots: int, snapshots_TND: Tensor | None = None
+    ) -> None:
         num_tokens, hidden = live_TD.shape
         self._rows_TND = live_TD.new_empty(num_tokens, most_snapshots + 1, hidden)
         self.num_snapshots = 0
+        if snapshots_TND is not None:
+            self.num_snapshots = snapshots_TND.shape[1]
+            self._rows_TND[:, : self.num_snapshots] = snapshots_TND
         self.live_TD: Tensor | None = live_TD
 
     @property

@@ -1,6 +1,6 @@
 """Tensors by the checkpoint's names, and the device and type that the engine computes in."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container
 
 import torch
 from torch import Tensor
@@ -26,32 +26,25 @@ class Target:
         return tensor.to(self.device, torch.float32)
 
 
-class Tensors(Mapping[str, Tensor]):
+class Tensors:
     """The tensors under one prefix; each is held against the shape that the model needs."""
 
-    def __init__(self, tensors: Mapping[str, Tensor], *, prefix: str = "") -> None:
-        self._tensors, self.prefix = tensors, prefix
+    def __init__(
+        self, read: Callable[[str], Tensor], names: Container[str], *, prefix: str = ""
+    ) -> None:
+        self._read, self._names, self.prefix = read, names, prefix
 
     def __getitem__(self, name: str) -> Tensor:
-        """The tensor of this name."""
-        return self._tensors[self.prefix + name]
+        """A tensor of whatever shape."""
+        return self._read(self.prefix + name)
 
-    def __contains__(self, name: object) -> bool:
+    def __contains__(self, name: str) -> bool:
         """Whether there is one; nothing is read."""
-        return f"{self.prefix}{name}" in self._tensors
-
-    def __iter__(self) -> Iterator[str]:
-        """The names."""
-        at = len(self.prefix)
-        return (name[at:] for name in self._tensors if name.startswith(self.prefix))
-
-    def __len__(self) -> int:
-        """How many there are."""
-        return sum(1 for _ in self)
+        return f"{self.prefix}{name}" in self._names
 
     def inside(self, name: str) -> "Tensors":
         """The tensors of a part."""
-        return Tensors(self._tensors, prefix=f"{self.prefix}{name}.")
+        return Tensors(self._read, self._names, prefix=f"{self.prefix}{name}.")
 
     def take(self, name: str, *shape: int) -> Tensor:
         """One tensor of exactly this shape; raises InputError where it is missing or another."""

@@ -1,7 +1,9 @@
 """Values of a checkpoint's tensors, read in blocks of bounded size by several processes."""
 
+import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -9,23 +11,28 @@ from typing import Any, BinaryIO, Final
 from k31ctl.core.found_tensors import FoundTensor
 from k31ctl.fetch.findings import Finding, Level, Severity
 from k31ctl.fetch.headers import Header, read_headers
+from k31ctl.fetch.proven import ProvenFiles, Stamp, stamp_of
 from k31ctl.fetch.value_scan import (
     GROUP_BYTES,
     SECTOR_BYTES,
     bad_scales,
+    has_values,
     is_all_zero,
     is_zero_group,
     scale_counts,
     special_values,
     weak_groups,
+    zero_scales,
 )
+from k31ctl.fetch.watch import Watch
 from k31ctl.values import frozen
 
 BLOCK_BYTES: Final = 4 * 2**20  # a multiple of every element and of every group
 MOST_FINDINGS: Final = 20  # of one kind in one tensor; the last one says how many there are
 _PACKED: Final = ".weight_packed"
 _SCALE: Final = ".weight_scale"
-_ZERO_SCALES: Final = (0,)
+_ZEROS: Final = re.compile(rb"\x00+")
+_Told = tuple[int, int, list[dict[str, Any]]]
 
 
 @frozen
@@ -34,59 +41,96 @@ class Values:
 
     num_tensors: int
     num_bytes: int
+    num_reused: int
     findings: tuple[Finding, ...]
 
 
-def check_values(folder: Path, files: Sequence[str], *, num_jobs: int) -> Values:
-    """Read every value of the files; a file whose header is broken is left to the structure."""
-    if num_jobs <= 1 or len(files) <= 1:
-        parts = [check_file(folder, file) for file in files]
-    else:
-        # Threads would take turns: translating bytes holds Python's lock. A fresh process each
-        # has no copy of our threads.
-        workers = min(num_jobs, len(files))
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            told = list(pool.map(_told, [folder] * len(files), files))
-        parts = [
-            Values(num_tensors=n, num_bytes=size, findings=tuple(Finding(**f) for f in findings))
-            for n, size, findings in told
-        ]
+def check_values(
+    folder: Path, files: Sequence[str], *, num_jobs: int, proven: ProvenFiles, watch: Watch
+) -> Values:
+    """Read every value of the files; a file whose header is broken is left to the structure.
+
+    What an earlier run has told of a file that is unchanged since is not read again.
+    """
+    told: dict[str, _Told] = {}
+    to_read: dict[str, Stamp] = {}
+    for file in files:
+        stamp = stamp_of(folder / file)
+        known = proven.values_of(file, stamp) if isinstance(stamp, Stamp) else None
+        if known is not None:
+            told[file] = known[0], known[1], known[2]
+        elif isinstance(stamp, Stamp):
+            to_read[file] = stamp
+    if to_read:
+        watch.begin("values", sum(stamp.size_bytes for stamp in to_read.values()))
+    num_reused = len(told)
+    for file, found in _told_of(folder, list(to_read), num_jobs=num_jobs):
+        told[file] = found
+        watch.advance(to_read[file].size_bytes)
+        if stamp_of(folder / file) == to_read[file]:
+            proven.add_values(file, to_read[file], list(found))
+    parts = [told[file] for file in files if file in told]
     return Values(
-        num_tensors=sum(part.num_tensors for part in parts),
-        num_bytes=sum(part.num_bytes for part in parts),
-        findings=tuple(finding for part in parts for finding in part.findings),
+        num_tensors=sum(num_tensors for num_tensors, _, _ in parts),
+        num_bytes=sum(num_bytes for _, num_bytes, _ in parts),
+        num_reused=num_reused,
+        findings=tuple(_finding(fields) for _, _, findings in parts for fields in findings),
     )
 
 
-def _told(folder: Path, file: str) -> tuple[int, int, list[dict[str, Any]]]:
-    """What ``check_file`` returns, as what one process can send to another."""
+def _told_of(folder: Path, files: Sequence[str], *, num_jobs: int) -> Iterator[tuple[str, _Told]]:
+    """Yield what the values of each file tell, as they are read."""
+    if num_jobs <= 1 or len(files) <= 1:
+        for file in files:
+            yield file, _told(folder, file)
+        return
+    # Threads would take turns: translating bytes holds Python's lock. A fresh process each has no
+    # copy of our threads.
+    with ProcessPoolExecutor(min(num_jobs, len(files)), mp_context=get_context("spawn")) as pool:
+        running = {pool.submit(_told, folder, file): file for file in files}
+        for done in as_completed(running):
+            yield running[done], done.result()
+
+
+def _told(folder: Path, file: str) -> _Told:
+    """What ``check_file`` returns, as what one process can send to another, and JSON can hold."""
     found = check_file(folder, file)
     fields = Finding.__slots__  # type: ignore[attr-defined]
     findings = [{name: getattr(f, name) for name in fields} for f in found.findings]
     return found.num_tensors, found.num_bytes, findings
 
 
+def _finding(fields: dict[str, Any]) -> Finding:
+    return Finding(
+        **(fields | {"level": Level(fields["level"]), "severity": Severity(fields["severity"])})
+    )
+
+
 def check_file(folder: Path, file: str) -> Values:
     """Read every value of one file."""
     (header,) = read_headers(folder, [file])
     if header.problems:
-        return Values(num_tensors=0, num_bytes=0, findings=())
-    begins = {t.name: b for t, b in zip(header.tensors, header.begins, strict=True)}
+        return Values(num_tensors=0, num_bytes=0, num_reused=0, findings=())
+    places = {
+        tensor.name: _Place(header, tensor, header.data_start + begin)
+        for tensor, begin in zip(header.tensors, header.begins, strict=True)
+    }
     findings: list[Finding] = []
     with (folder / file).open("rb", buffering=0) as stream:
-        for tensor, begin in zip(header.tensors, header.begins, strict=True):
-            at = _Place(header, tensor, header.data_start + begin)
-            scales = tensor.name.removesuffix(_PACKED) + _SCALE
-            if tensor.dtype == "U8" and tensor.name.endswith(_SCALE):
-                findings += _scale_findings(stream, at)
-            elif tensor.dtype == "U8" and tensor.name.endswith(_PACKED):
-                first = header.data_start + begins[scales] if scales in begins else None
-                findings += _packed_findings(stream, at, first)
+        for name, at in places.items():
+            if at.tensor.dtype == "U8" and name.endswith(_SCALE):
+                packed = places.get(name.removesuffix(_SCALE) + _PACKED)
+                findings += _scale_findings(stream, at, _start_of(packed, like=at))
+            elif at.tensor.dtype == "U8" and name.endswith(_PACKED):
+                scales = places.get(name.removesuffix(_PACKED) + _SCALE)
+                is_theirs = _start_of(at, like=scales) is not None
+                findings += _packed_findings(stream, at, scales if is_theirs else None)
             else:
                 findings += _plain_findings(stream, at)
     return Values(
         num_tensors=len(header.tensors),
         num_bytes=sum(tensor.num_bytes for tensor in header.tensors),
+        num_reused=0,
         findings=tuple(findings),
     )
 
@@ -110,6 +154,14 @@ class _Place:
             start=self.start + first,
             end=self.start + end,
         )
+
+
+def _start_of(packed: _Place | None, *, like: _Place | None) -> int | None:
+    """Where packed values begin that these scales are of, None where they do not belong."""
+    if packed is None or like is None:
+        return None
+    fits = packed.tensor.num_bytes == like.tensor.num_bytes * GROUP_BYTES
+    return packed.start if fits else None
 
 
 def _blocks(stream: BinaryIO, place: _Place) -> Iterator[tuple[int, bytes]]:
@@ -158,26 +210,67 @@ def _num_elements(tensor: FoundTensor) -> int:
     return count
 
 
-def _scale_findings(stream: BinaryIO, place: _Place) -> Iterator[Finding]:
-    """Scale bytes out of range, each with its place."""
+def _scale_findings(stream: BinaryIO, place: _Place, packed: int | None) -> Iterator[Finding]:
+    """Scale bytes out of range, each with its place; 0 over values that are not zero."""
+    counts = _counts(stream, place)
+    for exponent, (problem, is_error) in sorted(bad_scales(counts).items()):
+        severity = Severity.ERROR if is_error else Severity.WARNING
+        places = _places_of(stream, place, exponent)
+        if not is_error:
+            places = (at for at in places if exponent and _has_values(stream, packed, at))
+        told = list(islice(places, MOST_FINDINGS))
+        for at in told:
+            text = f"scale byte {exponent} {problem}"
+            yield place.finding(text, at, at + 1, severity=severity)
+        if len(told) == MOST_FINDINGS < counts[exponent]:
+            text = f"has {counts[exponent]:,} scale bytes {exponent}: {problem}"
+            yield place.finding(text, 0, place.tensor.num_bytes, severity=severity)
+    if packed is not None and 0 in counts:
+        yield from _lost_scales(stream, place, packed)
+
+
+def _places_of(stream: BinaryIO, place: _Place, value: int) -> Iterator[int]:
+    """Where in a tensor a byte stands."""
+    for done, block in _blocks(stream, place):
+        at = block.find(value)
+        while at >= 0:
+            yield done + at
+            at = block.find(value, at + 1)
+
+
+def _has_values(stream: BinaryIO, packed: int | None, group: int) -> bool:
+    """Whether a group has values, as far as can be known."""
+    if packed is None:
+        return True
+    return has_values(_read(stream, packed + group * GROUP_BYTES, GROUP_BYTES))
+
+
+def _counts(stream: BinaryIO, place: _Place) -> dict[int, int]:
     counts: dict[int, int] = {}
     for _, block in _blocks(stream, place):
         scale_counts(block, counts)
-    for exponent, problem in sorted(bad_scales(counts).items()):
-        num_told = 0
-        for done, block in _blocks(stream, place):
-            at = block.find(exponent)
-            while at >= 0 and num_told < MOST_FINDINGS:
-                num_told += 1
-                text = f"scale byte {exponent} {problem}"
-                yield place.finding(text, done + at, done + at + 1)
-                at = block.find(exponent, at + 1)
-        if counts[exponent] > MOST_FINDINGS:
-            text = f"has {counts[exponent]:,} scale bytes {exponent}: {problem}"
-            yield place.finding(text, 0, place.tensor.num_bytes)
+    return counts
 
 
-def _packed_findings(stream: BinaryIO, place: _Place, scales: int | None) -> Iterator[Finding]:
+def _lost_scales(stream: BinaryIO, place: _Place, packed: int) -> Iterator[Finding]:
+    """Runs of scale bytes 0 whose groups have values: 2^-127 of anything is nothing."""
+    num_told = 0
+    for done, block in _blocks(stream, place):
+        for run in _ZEROS.finditer(block):
+            first, end = run.span()
+            codes = _read(
+                stream, packed + (done + first) * GROUP_BYTES, (end - first) * GROUP_BYTES
+            )
+            if not has_values(codes):
+                continue
+            num_told += 1
+            if num_told > MOST_FINDINGS:
+                return
+            text = f"{end - first:,} scale bytes are 0 over values that are not zero"
+            yield place.finding(text, done + first, done + end)
+
+
+def _packed_findings(stream: BinaryIO, place: _Place, scales: _Place | None) -> Iterator[Finding]:
     """Groups that do not use their scale, as ranges of neighbouring groups.
 
     A sector or more of zeros under scales that are not zero is damage; a single group may be how
@@ -202,8 +295,11 @@ def _packed_findings(stream: BinaryIO, place: _Place, scales: int | None) -> Ite
         yield place.finding(text, 0, size, severity=Severity.WARNING)
 
 
-def _runs(stream: BinaryIO, place: _Place, scales: int | None) -> Iterator[tuple[int, int, bool]]:
+def _runs(
+    stream: BinaryIO, place: _Place, scales: _Place | None
+) -> Iterator[tuple[int, int, bool]]:
     """Neighbouring weak groups of one kind: first byte, end, and whether they are zeros."""
+    of_zeros: frozenset[int] | None = None
     run: tuple[int, int, bool] | None = None
     for done, block in _blocks(stream, place):
         beside = b""
@@ -212,8 +308,10 @@ def _runs(stream: BinaryIO, place: _Place, scales: int | None) -> Iterator[tuple
             if zero and scales is not None:
                 if not beside:
                     num_groups = len(block) // GROUP_BYTES
-                    beside = _read(stream, scales + done // GROUP_BYTES, num_groups)
-                if beside[start // GROUP_BYTES] in _ZERO_SCALES:
+                    beside = _read(stream, scales.start + done // GROUP_BYTES, num_groups)
+                if of_zeros is None:
+                    of_zeros = zero_scales(_counts(stream, scales))
+                if beside[start // GROUP_BYTES] in of_zeros:
                     continue
             at = done + start
             if run is not None and run[1] == at and run[2] == zero:

@@ -1,11 +1,13 @@
 """Proof of a file's bytes while they pass: SHA-256, and git's own where that is what is known."""
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 from typing import Final
 
 from k31ctl.fetch.hub import HubFile
+from k31ctl.fetch.marks import MarkedSha256
 from k31ctl.fetch.trouble import StoppedError
 
 _READ_BYTES: Final = 1024 * 1024
@@ -21,7 +23,7 @@ class Digest:
 
     def __init__(self, file: HubFile) -> None:
         self._file = file
-        self._sha256 = hashlib.sha256()
+        self._sha256 = MarkedSha256()
         self._blob = None if file.sha256 else hashlib.sha1(usedforsecurity=False)
         if self._blob is not None:
             self._blob.update(b"blob %d\0" % file.size_bytes)
@@ -49,6 +51,11 @@ class Digest:
     def sha256(self) -> str:
         """SHA-256 of what was taken so far."""
         return self._sha256.hexdigest()
+
+    @property
+    def marks(self) -> Sequence[str]:
+        """How the SHA-256 stood at every block of what was taken so far."""
+        return self._sha256.marks
 
     @property
     def is_provable(self) -> bool:

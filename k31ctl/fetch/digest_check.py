@@ -10,14 +10,17 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from k31ctl.errors import InputError
 from k31ctl.fetch.findings import Finding, Level
 from k31ctl.fetch.manifest import MANIFEST_NAME
+from k31ctl.fetch.marks import BLOCK_BYTES, MarkedSha256, note_marks, noted_marks
 from k31ctl.fetch.partial_marker import read_record
 from k31ctl.fetch.proven import ProvenFiles, Stamp, stamp_of
+from k31ctl.fetch.watch import Watch
 from k31ctl.values import frozen
 
 _HUB_RECORDS: Final = Path(".cache/huggingface/download")
@@ -110,7 +113,7 @@ def check_files(
     proven: ProvenFiles,
     num_jobs: int,
     only_sizes: bool,
-    on_bytes: Callable[[int], None] = lambda _: None,
+    watch: Watch,
 ) -> DigestCheck:
     """Hold sizes, and unless told otherwise digests, against the record; large files first."""
     findings: list[Finding] = []
@@ -130,12 +133,15 @@ def check_files(
         else:
             to_hash.append((file, stamp))
     to_hash.sort(key=lambda pair: -pair[1].size_bytes)
-    findings += _hash_all(folder, to_hash, proven=proven, num_jobs=num_jobs, on_bytes=on_bytes)
+    num_bytes = sum(stamp.size_bytes for _, stamp in to_hash)
+    if num_bytes:
+        watch.begin("digests", num_bytes)
+    findings += _hash_all(folder, to_hash, proven=proven, num_jobs=num_jobs, on_bytes=watch.advance)
     return DigestCheck(
         num_files=len(expected),
         num_hashed=len(to_hash),
         num_reused=num_reused,
-        hashed_bytes=sum(stamp.size_bytes for _, stamp in to_hash),
+        hashed_bytes=num_bytes,
         findings=tuple(sorted(findings, key=lambda f: (f.file, f.problem))),
     )
 
@@ -152,13 +158,16 @@ def _hash_all(
     pool = ThreadPoolExecutor(max_workers=max(1, num_jobs))
     try:
         running = {
-            pool.submit(digest_of, folder / file.path, file.digest or "", on_bytes): (file, stamp)
+            pool.submit(marked_digest_of, folder / file.path, file.digest or "", on_bytes): (
+                file,
+                stamp,
+            )
             for file, stamp in files
         }
         for done in as_completed(running):
             file, stamp = running[done]
             try:
-                digest = done.result()
+                digest, marks = done.result()
             except OSError as error:
                 yield _finding(file, Level.DIGESTS, f"cannot be read: {error.strerror}")
                 continue
@@ -166,26 +175,35 @@ def _hash_all(
                 yield _finding(file, Level.DIGESTS, "changed while it was read")
             elif digest != file.digest:
                 told = f"has the digest {digest[:16]}.. instead of {(file.digest or '')[:16]}.."
-                yield _finding(file, Level.DIGESTS, told, end=stamp.size_bytes)
+                start = _first_wrong(marks, noted_marks(folder, file.path, file.digest or ""))
+                yield _finding(file, Level.DIGESTS, told, start=start, end=stamp.size_bytes)
             else:
                 proven.add(file.path, stamp, digest)
+                note_marks(folder, file.path, digest, marks)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def digest_of(path: Path, like: str, on_bytes: Callable[[int], None] = lambda _: None) -> str:
     """The digest of a file: git's blob id where ``like`` has 40 digits, SHA-256 otherwise."""
+    return marked_digest_of(path, like, on_bytes)[0]
+
+
+def marked_digest_of(
+    path: Path, like: str, on_bytes: Callable[[int], None] = lambda _: None
+) -> tuple[str, Sequence[str]]:
+    """The digest of a file, and how its SHA-256 stood at every block."""
     with path.open("rb", buffering=0) as stream:
+        marked = MarkedSha256()
+        hasher: Any = marked
         if len(like) == _SHA1_LENGTH:
             size = os.fstat(stream.fileno()).st_size
             hasher = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-        else:
-            hasher = hashlib.sha256()
         buffer = memoryview(bytearray(_PIECE_BYTES))
         while count := stream.readinto(buffer):
             hasher.update(buffer[:count])
             on_bytes(count)
-    return hasher.hexdigest()
+    return hasher.hexdigest(), marked.marks
 
 
 def extra_files(folder: Path, expected: Sequence[Expected]) -> list[Finding]:
@@ -198,6 +216,18 @@ def extra_files(folder: Path, expected: Sequence[Expected]) -> list[Finding]:
     ]
 
 
-def _finding(file: Expected, level: Level, problem: str, *, end: int | None = None) -> Finding:
-    start = None if end is None else 0
+def _first_wrong(marks: Sequence[str], noted: Sequence[str]) -> int:
+    """The first byte of the first block that is not as it was when the file was right."""
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(marks, noted, strict=False))
+    return sum(1 for _ in same) * BLOCK_BYTES
+
+
+def _finding(
+    file: Expected,
+    level: Level,
+    problem: str,
+    *,
+    start: int | None = None,
+    end: int | None = None,
+) -> Finding:
     return Finding(level=level, file=file.path, problem=problem, start=start, end=end)

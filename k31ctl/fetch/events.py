@@ -1,6 +1,8 @@
 """What a download tells while it runs."""
 
 from k31ctl.errors import K31Error
+from k31ctl.fetch.origins import SourceUse
+from k31ctl.fetch.part_plan import PartPlan
 from k31ctl.fetch.planning import FetchPlan
 from k31ctl.values import frozen
 
@@ -16,7 +18,7 @@ class Waiting:
 class Planned:
     """What will be done."""
 
-    plan: FetchPlan
+    plan: FetchPlan | PartPlan
 
 
 @frozen
@@ -31,7 +33,7 @@ class FileStarted:
 
 @frozen
 class Progress:
-    """How far the whole is; ``path_bytes`` holds the files in flight."""
+    """How far ``what`` is, the whole as a rule; ``path_bytes`` holds the files in flight."""
 
     bytes_done: int
     bytes_downloaded: int
@@ -39,16 +41,18 @@ class Progress:
     rate_bytes_per_s: float
     eta_s: float | None
     path_bytes: tuple[tuple[str, int, int], ...]
+    what: str = "all"
 
 
 @frozen
 class FileVerified:
-    """A file is in its place and its bytes are what was published."""
+    """A file is whole, and its bytes are what was published where a digest of them is."""
 
     path: str
     size_bytes: int
     sha256: str
     reused: bool
+    is_published: bool = True
 
 
 @frozen
@@ -96,6 +100,7 @@ class Finished:
     num_retries: int
     num_refetched: int
     seconds: float
+    sources: tuple[SourceUse, ...]
     failed: tuple[FileFailed, ...]
     failure: K31Error | None
 

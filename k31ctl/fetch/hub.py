@@ -1,14 +1,16 @@
 """What a hub says of a repository, and its bytes by range: the only calls to a hub."""
 
-import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Final, TypeVar
 from urllib.parse import quote, urljoin
 
+from k31ctl.errors import UsageError
+from k31ctl.fetch.authority import Authority
+from k31ctl.fetch.origins import Counted, Origins, Readable
+from k31ctl.fetch.patience import Patience
 from k31ctl.fetch.trouble import (
-    StoppedError,
     TransferError,
     broken,
     changed,
@@ -23,9 +25,11 @@ T = TypeVar("T")
 DEFAULT_ENDPOINT: Final = "https://huggingface.co"
 _OK, _PARTIAL = 200, 206
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
+_RUN_OUT: Final = (400, 401, 403, 404, 410)
 _MOST_REDIRECTS: Final = 5
+_IN_ADDRESSES: Final = "%/:?#[]@!$&'()*+,;="
+_LOOK_S: Final = 1.0
 _PIECE_BYTES: Final = 1024 * 1024
-_MOST_WAIT_S: Final = 300.0
 _HEX: Final = frozenset("0123456789abcdef")
 _DIGEST_LENGTHS: Final = (40, 64)
 
@@ -47,7 +51,10 @@ class HubFile:
 
 @frozen
 class Snapshot:
-    """A repository at one commit."""
+    """A repository at one commit; ``authority`` is who says so, where that is not the hub.
+
+    ``notes`` are what a reader should know of the sources.
+    """
 
     repo: str
     endpoint: str
@@ -55,6 +62,8 @@ class Snapshot:
     files: tuple[HubFile, ...]
     gated: str | None
     licence: str | None
+    authority: Authority | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def total_bytes(self) -> int:
@@ -99,7 +108,7 @@ class Hub:
         on_retry: Callable[[str, str, float], None] | None = None,
     ) -> None:
         """``on_retry`` is told what is asked again, why, and in how many seconds."""
-        self.endpoints = tuple(endpoint.rstrip("/") for endpoint in endpoints)
+        self.endpoints = tuple(_endpoint(text) for text in endpoints)
         self._token = token
         self._max_retries, self._backoff_s = max_retries, backoff_s
         self.on_retry = on_retry
@@ -108,6 +117,7 @@ class Hub:
         self._locations: dict[tuple[str, str], str] = {}
         self._tags: dict[tuple[str, str], str] = {}
         self.supports_ranges = True
+        self.origins = Origins()
 
     @property
     def stopped(self) -> threading.Event:
@@ -118,23 +128,29 @@ class Hub:
         """Cut every connection: work in progress ends with StoppedError."""
         self._wire.stop()
 
+    def cut_slow_until(self, ended: threading.Event) -> None:
+        """Cut the connections on which bytes only trickle, so that they are asked for again."""
+        while not ended.wait(_LOOK_S):
+            self._wire.cut_slow()
+
     def snapshot(self, repo: str, revision: str = "main") -> Snapshot:
         """Return the commit that a revision stands for, and its files: one request.
 
         Raises InputError for an unknown repository or revision, RefusedError where access is not
         given, EndpointError where no endpoint answers.
         """
+        return self.persist(repo, lambda number: self.asked_once(repo, revision, number=number))
+
+    def asked_once(self, repo: str, revision: str, *, number: int = 0) -> Snapshot:
+        """Ask one endpoint, the ``number``-th in turn, for a commit; raises TransferError too."""
         from k31ctl.fetch.hub_metadata import (  # noqa: PLC0415  it imports this module
             Question,
             read_snapshot,
         )
 
-        def ask(number: int) -> Snapshot:
-            endpoint = self.endpoints[number % len(self.endpoints)]
-            question = Question(repo=repo, revision=revision, endpoint=endpoint, token=self._token)
-            return read_snapshot(self._wire, question)
-
-        return self.persist(repo, ask)
+        endpoint = self.endpoints[number % len(self.endpoints)]
+        question = Question(repo=repo, revision=revision, endpoint=endpoint, token=self._token)
+        return read_snapshot(self._wire, question)
 
     def read_range(self, snapshot: Snapshot, file: HubFile, start: int, end: int) -> bytes:
         """Return bytes ``start`` up to ``end`` of a file, asking again where an answer fails."""
@@ -162,7 +178,7 @@ class Hub:
     @contextmanager
     def open_range(
         self, snapshot: Snapshot, file: HubFile, start: int, end: int, *, attempt: int = 0
-    ) -> Iterator[Body]:
+    ) -> Iterator[Readable]:
         """Ask once for a range of a file; ``attempt`` moves on through the endpoints.
 
         The body may end before ``end`` where the server gives less. Raises TransferError.
@@ -171,9 +187,14 @@ class Hub:
         response, where = self._ask(endpoint, snapshot, file, start, end)
         with closing(response):
             body = self._body(response, file, start, end, where)
-            yield body
+            yield Counted(body, self.origins, path=file.path, source=endpoint)
 
-    def patience(self, what: str) -> "Patience":
+    def wrong_bytes(self, file: HubFile) -> bool:
+        """Note that what came of a file is wrong; returns whether a source is left for it."""
+        self.origins.forget(file.path)
+        return False
+
+    def patience(self, what: str) -> Patience:
         """Return a counter of failures for one piece of work."""
         return Patience(
             what,
@@ -211,16 +232,19 @@ class Hub:
                 response.close()
                 if not target:
                     raise broken("the server redirects to nowhere", where=where)
-                url = urljoin(url, target)
+                url = _joined(url, target, where)
                 continue
             if response.status in (_OK, _PARTIAL):
                 self._remember(key, url if url != first else None)
                 return response, where
             response.close()
             self._remember(key, None)
-            if url == known and response.status in (401, 403, 404, 410):
-                url = known = first  # the signature of a kept address has run out
+            if url == known and response.status in _RUN_OUT:
+                url, known = first, None  # the signature of a kept address has run out
                 continue
+            is_hubs = origin(url) == origin(endpoint) or response.header("X-Error-Code")
+            if response.status in _RUN_OUT and not is_hubs:
+                raise broken(f"the address it redirects to answers {response.status}", where=where)
             raise refused_status(response.status, where=where, after_s=response.retry_after_s)
         raise broken(f"the server redirects more than {_MOST_REDIRECTS} times", where=where)
 
@@ -268,12 +292,17 @@ class Hub:
 
     def _is_expected(self, tag: str, key: tuple[str, str], file: HubFile) -> bool:
         """Whether a tag is the file's digest, or, where it is no digest, the one seen before."""
-        if file.content_id and len(tag) in _DIGEST_LENGTHS and set(tag) <= _HEX:
-            return tag in (file.sha256, file.blob_id)
+        if len(tag) in _DIGEST_LENGTHS and len(tag) == len(file.content_id) and set(tag) <= _HEX:
+            return tag == file.content_id
         with self._lock:
             return self._tags.setdefault(key, tag) == tag
 
     def _body(self, response: Response, file: HubFile, start: int, end: int, where: str) -> Body:
+        coding = response.header("Content-Encoding")
+        if coding and coding.lower() != "identity":
+            raise broken(
+                f"the bytes come encoded ({coding[:20]}), which was not asked for", where=where
+            )
         if response.status == _PARTIAL:
             end = _end_of_range(response, file, start, end, where)
             if response.length is not None and response.length < end - start:
@@ -282,7 +311,8 @@ class Hub:
                     where=where,
                 )
             return Body(response, start=start, end=end, where=where)
-        if response.length != file.size_bytes:
+        # Without a length, as from HTTP/1.0 or in chunks, the digest alone tells.
+        if _is_page(response, file) or response.length not in (None, file.size_bytes):
             raise _not_the_file(response, file, where)
         whole = start == 0 and end == file.size_bytes
         if not whole:
@@ -291,47 +321,30 @@ class Hub:
         return Body(response, start=start, end=end, where=where)
 
 
-class Patience:
-    """How often one piece of work may fail in a row, and how long to wait each time."""
+def _endpoint(text: str) -> str:
+    """Return an endpoint's address; raises UsageError where it is none or holds a password."""
+    try:
+        scheme, host, _ = origin(text)
+    except ValueError:
+        scheme = host = ""
+    if scheme not in ("http", "https") or not host or "@" in text or "?" in text:
+        raise UsageError(
+            "not the address of an endpoint",
+            where=text.rpartition("@")[2].partition("?")[0][:200],
+            remedy="write it as https://HOST or https://HOST/PATH, and the token into HF_TOKEN",
+        )
+    return text.rstrip("/")
 
-    def __init__(
-        self,
-        what: str,
-        *,
-        max_retries: int,
-        backoff_s: float,
-        num_endpoints: int,
-        stopped: threading.Event,
-        on_retry: Callable[[str, str, float], None] | None,
-    ) -> None:
-        self._what, self._max_retries, self._backoff_s = what, max_retries, backoff_s
-        self._num_endpoints, self._stopped, self._on_retry = num_endpoints, stopped, on_retry
-        self.num_failures = 0
-        self._in_a_row = 0
 
-    def progressed(self) -> None:
-        """Count failures anew: bytes have arrived."""
-        self._in_a_row = 0
-
-    def failed(self, error: TransferError) -> None:
-        """Wait until the next attempt; raises the final failure where there is none."""
-        self.num_failures += 1
-        self._in_a_row += 1
-        tried_all = self._in_a_row >= self._num_endpoints
-        if self._in_a_row > self._max_retries or (not error.again and tried_all):
-            raise error.final from None
-        wait_s = self._wait_s(error)
-        if self._on_retry is not None:
-            self._on_retry(self._what, error.reason, wait_s)
-        if self._stopped.wait(wait_s):
-            raise StoppedError
-
-    def _wait_s(self, error: TransferError) -> float:
-        if not error.again:
-            return 0.0
-        rounds = (self._in_a_row - 1) // self._num_endpoints
-        wait_s = self._backoff_s * 2.0 ** min(rounds, 6) * random.uniform(0.5, 1.0)
-        return min(max(wait_s, error.after_s or 0.0), _MOST_WAIT_S)
+def _joined(url: str, target: str, where: str) -> str:
+    """Return where a redirect leads; servers also send addresses with blanks and accents."""
+    try:
+        found = urljoin(url, quote(target.encode("latin-1"), safe=_IN_ADDRESSES))
+        if origin(found)[0] in ("http", "https") and origin(found)[1]:
+            return found
+    except ValueError:
+        pass
+    raise broken(f"the server redirects to no address: {target[:60]!r}", where=where)
 
 
 def _tag(header: str | None) -> str | None:
@@ -352,13 +365,17 @@ def _end_of_range(response: Response, file: HubFile, start: int, end: int, where
     return int(last) + 1
 
 
-def _not_the_file(response: Response, file: HubFile, where: str) -> TransferError:
+def _is_page(response: Response, file: HubFile) -> bool:
     kind = response.header("Content-Type") or ""
-    if kind.startswith("text/html") and not file.path.endswith((".html", ".htm")):
+    return kind.startswith("text/html") and not file.path.endswith((".html", ".htm"))
+
+
+def _not_the_file(response: Response, file: HubFile, where: str) -> TransferError:
+    if _is_page(response, file):
         return broken("a page came back where the file was asked for", where=where)
-    length = "an unknown number of" if response.length is None else response.length
     return broken(
-        f"the server sends {length} bytes where the commit has {file.size_bytes}", where=where
+        f"the server sends {response.length} bytes where the commit has {file.size_bytes}",
+        where=where,
     )
 
 

@@ -9,16 +9,20 @@ import re
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
+from unicodedata import category
 from urllib.parse import quote, urljoin
 
 from k31ctl.errors import InputError, RefusedError
 from k31ctl.fetch.hub import HubFile, Snapshot
+from k31ctl.fetch.journal import STATE_FOLDER
+from k31ctl.fetch.manifest import MANIFEST_NAME
 from k31ctl.fetch.trouble import TransferError, broken, refused_status, unreachable
 from k31ctl.fetch.wire import Response, Wire, origin
 from k31ctl.values import frozen
 
 _TOKEN_VARIABLES: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 _NAME: Final = re.compile(r"(\b[\w.-]{1,96}\b/)?\b[\w.-]{1,96}\b", re.ASCII)
+_NOT_IN_PATHS: Final = ("Cc", "Cs")  # line ends, escapes of a terminal, halves of a character
 _NOT_IN_NAMES: Final = ("--", "..")
 _COMMIT: Final = re.compile(r"[0-9A-Za-z]{1,64}")
 _OK: Final = 200
@@ -142,7 +146,7 @@ def _snapshot(document: Any, question: Question) -> Snapshot:
     named = isinstance(commit, str) and _COMMIT.fullmatch(commit) is not None
     if not named or not isinstance(siblings, list):
         raise broken("the answer names no commit or no files", where=question.where)
-    files = (_file(entry, question.where) for entry in siblings)
+    files = [_file(entry, question.where) for entry in siblings]
     card, gated = document.get("cardData"), document.get("gated")
     terms = card if isinstance(card, dict) else {}
     names = (terms.get("license_name"), terms.get("license"))
@@ -150,9 +154,9 @@ def _snapshot(document: Any, question: Question) -> Snapshot:
         repo=question.repo,
         endpoint=question.endpoint,
         commit=str(commit),
-        files=tuple(sorted(files, key=lambda file: file.path)),
+        files=tuple(sorted((f for f in files if not _is_ours(f.path)), key=lambda f: f.path)),
         gated=str(gated) if gated else None,
-        licence=next((str(name) for name in names if name), None),
+        licence=next((_on_one_line(name) for name in names if name), None),
     )
 
 
@@ -181,13 +185,26 @@ def _file(entry: Any, where: str) -> HubFile:
 def _safe(path: str, where: str) -> str:
     """Return a path that stays inside the folder; raises InputError for any other."""
     parts = path.split("/")
-    if "\0" in path or "\\" in path or any(part in ("", ".", "..") for part in parts):
+    if (
+        any(category(character) in _NOT_IN_PATHS for character in path)
+        or "\\" in path
+        or any(part in ("", ".", "..") for part in parts)
+    ):
         raise InputError(
             f"the repository has a file with an unsafe path: {path[:100]!r}",
             where=where,
             remedy="do not use this repository; a path must stay inside the folder",
         )
     return path
+
+
+def _is_ours(path: str) -> bool:
+    """Whether a name is one that the program itself writes, as after an upload of its folder."""
+    return path.casefold().split("/")[0] in (STATE_FOLDER, MANIFEST_NAME)
+
+
+def _on_one_line(text: Any) -> str:
+    return "".join(c if c.isprintable() else " " for c in str(text)[:200])
 
 
 def _failure(response: Response, question: Question) -> TransferError | InputError:

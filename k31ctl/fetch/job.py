@@ -1,33 +1,45 @@
 """A download from the first look to the record beside the weights, as a stream of events."""
 
-import queue
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from k31ctl.errors import RefusedError
-from k31ctl.fetch.events import Event, Finished, Planned, Progress, Waiting
+from k31ctl.errors import InputError, RefusedError
+from k31ctl.fetch.events import Event, Finished, Planned, Waiting
 from k31ctl.fetch.hub import Hub, HubFile, Snapshot
-from k31ctl.fetch.journal import Journal
+from k31ctl.fetch.journal import Journal, drop_temporary
+from k31ctl.fetch.kept_origins import kept_origins
+from k31ctl.fetch.licence_text import is_licence, licence_text
+from k31ctl.fetch.listing import write_listing
 from k31ctl.fetch.lock import locked
-from k31ctl.fetch.manifest import manifest_of, write_manifest
-from k31ctl.fetch.planning import FetchPlan, chosen_files, file_plan
+from k31ctl.fetch.manifest import (
+    MANIFEST_NAME,
+    Manifest,
+    ManifestFile,
+    acceptance_of,
+    manifest_file,
+    manifest_of,
+    read_manifest,
+    write_manifest,
+)
+from k31ctl.fetch.origins import Origins
+from k31ctl.fetch.pace import events_of
+from k31ctl.fetch.planning import FetchPlan, FileState, chosen_files, file_plan
 from k31ctl.fetch.rate_probe import measured_rate
-from k31ctl.fetch.space import require_room, space_for
+from k31ctl.fetch.space import drop_probes, require_room, space_for
 from k31ctl.fetch.throttle import Throttle
+from k31ctl.fetch.trouble import disk_failure
 from k31ctl.fetch.workers import Workers
 from k31ctl.values import frozen
 
-_TICK_S: Final = 0.25
-_RATE_WINDOW_S: Final = 10.0
 _FEWEST_TIMED_BYTES: Final = 4 * 1024 * 1024
 
 
 @frozen
 class FetchRequest:
-    """What was asked for."""
+    """What was asked for; ``store`` is a prefix in object storage, empty for ``folder``."""
 
     repo: str
     revision: str
@@ -39,6 +51,7 @@ class FetchRequest:
     wait: bool
     sync: bool
     accepted_by: str | None
+    store: str = ""
 
 
 def look(hub: Hub, request: FetchRequest) -> FetchPlan:
@@ -52,12 +65,23 @@ def look(hub: Hub, request: FetchRequest) -> FetchPlan:
 
 def run(
     hub: Hub, request: FetchRequest, throttle: Throttle, *, now: Callable[[], str]
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Fetch, prove and record; ``now`` gives the time for the record, in ISO 8601.
 
     Raises a K31Error where the work cannot begin; what fails later is in ``Finished``. Closing the
     iterator stops the work within a moment and keeps what is here.
     """
+    try:
+        yield from _run(hub, request, throttle, now=now)
+    except OSError as error:
+        raise disk_failure(error, where=str(request.folder)) from None
+    finally:
+        hub.stop()
+
+
+def _run(
+    hub: Hub, request: FetchRequest, throttle: Throttle, *, now: Callable[[], str]
+) -> Generator[Event, None, None]:
     start = time.monotonic()
     snapshot = hub.snapshot(request.repo, request.revision)
     plan = _plan(hub, request, snapshot, Journal(request.folder), write=True)
@@ -73,10 +97,17 @@ def run(
         plan = _plan(hub, request, snapshot, journal, write=True)
         journal.begin(request.repo)
         journal.drop_strangers(snapshot.files)
+        drop_probes(request.folder)
+        drop_temporary(request.folder / MANIFEST_NAME)
+        write_listing(request.folder, snapshot, revision=request.revision)
+        hub.origins = kept_origins(request.folder)
+        for entry in plan.files:
+            if entry.state is FileState.MISSING:
+                hub.origins.forget(entry.file.path)
         yield Planned(plan=plan)
         workers = Workers(hub, snapshot, plan, journal, throttle, sync=request.sync)
-        yield from _events(workers, plan, request.connections)
-        yield _finished(workers, plan, journal, request, start=start, now=now)
+        yield from events_of(workers, bytes_total=plan.bytes_total, connections=request.connections)
+        yield _finished(workers, plan, journal, request, hub.origins, start=start, now=now)
 
 
 def _plan(
@@ -105,47 +136,12 @@ def _plan(
     )
 
 
-def _events(workers: Workers, plan: FetchPlan, connections: int) -> Iterator[Event]:
-    """Yield what the workers tell, and the progress a few times a second."""
-    workers.start(connections)
-    marks = [(time.monotonic(), 0)]
-    try:
-        while True:
-            running = workers.is_running()
-            try:
-                yield workers.events.get(timeout=_TICK_S if running else 0)
-                if time.monotonic() - marks[-1][0] < _TICK_S:
-                    continue
-            except queue.Empty:
-                if not running:
-                    return
-            marks.append((time.monotonic(), workers.bytes_downloaded))
-            while marks[-1][0] - marks[0][0] > _RATE_WINDOW_S:
-                marks.pop(0)
-            yield _progress(workers, plan, marks)
-    finally:
-        workers.stop()
-
-
-def _progress(workers: Workers, plan: FetchPlan, marks: list[tuple[float, int]]) -> Progress:
-    seconds = marks[-1][0] - marks[0][0]
-    rate = (marks[-1][1] - marks[0][1]) / seconds if seconds else 0.0
-    done, in_flight = workers.bytes_done(), workers.in_flight()
-    return Progress(
-        bytes_done=done,
-        bytes_downloaded=workers.bytes_downloaded,
-        bytes_total=plan.bytes_total,
-        rate_bytes_per_s=rate,
-        eta_s=(plan.bytes_total - done) / rate if rate else None,
-        path_bytes=in_flight,
-    )
-
-
 def _finished(
     workers: Workers,
     plan: FetchPlan,
     journal: Journal,
     request: FetchRequest,
+    origins: Origins,
     *,
     start: float,
     now: Callable[[], str],
@@ -158,15 +154,11 @@ def _finished(
     if len(verified) == len(plan.files):
         journal.finish()
         proofs = [(entry.file, verified[entry.file.path]) for entry in plan.files]
-        others = _proven_before(plan, journal)
-        manifest = manifest_of(
-            plan.snapshot,
-            proofs + others,
-            revision=request.revision,
-            fetched_at=now(),
-            accepted_by=request.accepted_by,
-        )
-        write_manifest(request.folder, manifest)
+        files = [
+            manifest_file(file, sha256=digest, sources=origins.of(file.path))
+            for file, digest in proofs + _proven_before(plan, journal)
+        ]
+        write_manifest(request.folder, _record(plan, files, request, now()))
     return Finished(
         num_files=len(plan.files),
         num_verified=len(verified),
@@ -176,8 +168,33 @@ def _finished(
         num_retries=workers.num_retries,
         num_refetched=workers.num_refetched,
         seconds=seconds,
+        sources=origins.uses(),
         failed=tuple(workers.failed),
         failure=workers.failure,
+    )
+
+
+def _record(
+    plan: FetchPlan, files: list[ManifestFile], request: FetchRequest, now: str
+) -> Manifest:
+    """Return the record; who accepted the licence of this commit is kept from the one before."""
+    try:
+        before = read_manifest(request.folder)
+    except InputError:
+        before = None
+    acceptance = acceptance_of(before, plan.snapshot, accepted_by=request.accepted_by, now=now)
+    texts = [
+        licence_text(request.folder, file.path, sha256=file.sha256)
+        for file in files
+        if is_licence(file.path)
+    ]
+    return manifest_of(
+        plan.snapshot,
+        files,
+        revision=request.revision,
+        fetched_at=now,
+        acceptance=acceptance,
+        licence_texts=texts,
     )
 
 

@@ -12,6 +12,7 @@ the end of the machine. Which of them counts is decided by the boot in which the
 import json
 import os
 import threading
+import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -24,6 +25,8 @@ from k31ctl.values import frozen
 
 STATE_FOLDER: Final = ".k31ctl"
 _STATE_BYTES: Final = 256
+_SAVE_EVERY_S: Final = 0.5
+_TEMPORARY: Final = ".tmp"
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -53,6 +56,7 @@ class Journal:
         self._path = self.state_folder / "journal.json"
         self._lock = threading.Lock()
         self._boot_id = boot_id()
+        self._is_saved, self._saved_at = True, 0.0
         raw = _read(self._path)
         self.repo: str | None = raw.get("repo")
         self.rate_bytes_per_s: float | None = raw.get("rate_bytes_per_s")
@@ -63,10 +67,15 @@ class Journal:
         found = self._proofs.get(file.path)
         if found is None or not file.content_id or found.content_id != file.content_id:
             return None
-        if not found.synced and found.boot_id != self._boot_id:
+        return self.standing_proof(file.path)
+
+    def standing_proof(self, path: str) -> Proof | None:
+        """Return the proof of whatever content is at a path, if it is unchanged since."""
+        found = self._proofs.get(path)
+        if found is None or (not found.synced and found.boot_id != self._boot_id):
             return None
         try:
-            stat = (self.folder / file.path).stat()
+            stat = (self.folder / path).stat()
         except OSError:
             return None
         same = (stat.st_size, stat.st_mtime_ns) == (found.size_bytes, found.mtime_ns)
@@ -83,10 +92,14 @@ class Journal:
             )
         self.repo = repo
         self.parts_folder.mkdir(parents=True, exist_ok=True)
+        drop_temporary(self._path)
         self._save()
 
     def add(self, file: HubFile, *, digest: str, synced: bool) -> None:
-        """Note that a file is in its place and proven."""
+        """Note that a file is in its place and proven.
+
+        Of many small files in a row not each is written down at once: call ``save`` after them.
+        """
         stat = (self.folder / file.path).stat()
         with self._lock:
             self._proofs[file.path] = Proof(
@@ -97,12 +110,20 @@ class Journal:
                 synced=synced,
                 boot_id=self._boot_id,
             )
-        self._save()
+            self._is_saved = False
+        if time.monotonic() - self._saved_at > _SAVE_EVERY_S:
+            self._save()
+
+    def save(self) -> None:
+        """Write down what was noted."""
+        if not self._is_saved:
+            self._save()
 
     def note_rate(self, bytes_per_s: float) -> None:
-        """Keep the rate of this run, for the next estimate."""
+        """Keep the rate of this run, for the next estimate, where there is room for it."""
         self.rate_bytes_per_s = bytes_per_s
-        self._save()
+        with suppress(OSError):
+            self._save()
 
     def part_path(self, file: HubFile) -> Path:
         """Return where the bytes of a file in flight lie."""
@@ -119,7 +140,9 @@ class Journal:
         except OSError:
             return 0
         length = state.get(kept)
-        return min(length, there, file.size_bytes) if isinstance(length, int) else 0
+        if not isinstance(length, int) or length < 0:
+            return 0
+        return min(length, there, file.size_bytes)
 
     def state_path(self, file: HubFile) -> Path:
         """Return where the state of a file in flight lies."""
@@ -156,6 +179,7 @@ class Journal:
             files = {path: _plain(proof) for path, proof in sorted(self._proofs.items())}
             state = {"repo": self.repo, "rate_bytes_per_s": self.rate_bytes_per_s, "files": files}
             replace(self._path, state, sync=True)
+            self._is_saved, self._saved_at = True, time.monotonic()
 
 
 def boot_id() -> str:
@@ -168,15 +192,25 @@ def boot_id() -> str:
 
 def replace(path: Path, state: Mapping[str, Any], *, sync: bool) -> None:
     """Write a JSON file whole: under another name, then renamed."""
-    temporary = path.with_name(f"{path.name}.{threading.get_ident()}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(state, file, indent=1, sort_keys=True)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
-    temporary.replace(path)
+    temporary = path.with_name(f"{path.name}.{threading.get_ident()}{_TEMPORARY}")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump(state, file, indent=1, sort_keys=True)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
     if sync:
         sync_folder(path.parent)
+
+
+def drop_temporary(path: Path) -> None:
+    """Remove what a killed ``replace`` of this file has left."""
+    for left in path.parent.glob(f"{path.name}.*{_TEMPORARY}"):
+        left.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
@@ -193,7 +227,7 @@ def _read(path: Path) -> dict[str, Any]:
     """Return a state, empty where there is none that can be read."""
     try:
         found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -2,7 +2,7 @@
 
 ``flock`` ends with its process and is enough on one machine. Some network filesystems answer it
 without locking, so the holder also writes who it is and touches the file; another machine goes by
-whether that touching goes on.
+whether that touching goes on, and so does a container that does not see the holder's processes.
 """
 
 import fcntl
@@ -54,11 +54,14 @@ def locked(folder: Path, *, wait: bool, on_wait: Callable[[str], None]) -> Itera
 def _taken(handle: int, path: Path, *, wait: bool, on_wait: Callable[[str], None]) -> str:
     told = False
     seen: tuple[object, float] | None = None
+    silent_s = _silent_s(handle, path)
     while True:
         free = _flocked(handle)
         owner = _owner(handle)
         mark = (owner.get("nonce"), os.fstat(handle).st_mtime_ns)
-        if seen is None or seen[0] != mark:
+        if seen is None:
+            seen = (mark, time.monotonic() - silent_s)
+        elif seen[0] != mark:
             seen = (mark, time.monotonic())
         if free and not _alive(owner, silent_s=time.monotonic() - seen[1]):
             nonce = _claimed(handle)
@@ -81,6 +84,20 @@ def _taken(handle: int, path: Path, *, wait: bool, on_wait: Callable[[str], None
         time.sleep(_LOOK_S)
 
 
+def _silent_s(handle: int, path: Path) -> float:
+    """Return for how long the file was not touched, by the clock of its own filesystem.
+
+    The clocks of two machines may differ; a file that is made now has the same clock's time.
+    """
+    probe = path.with_name(f"probe-{secrets.token_hex(4)}")
+    try:
+        probe.touch()
+        now = probe.stat().st_mtime
+    finally:
+        probe.unlink(missing_ok=True)
+    return max(0.0, now - os.fstat(handle).st_mtime)
+
+
 def _flocked(handle: int) -> bool:
     """Return whether the file is locked by us, or cannot be locked on this filesystem."""
     try:
@@ -95,7 +112,7 @@ def _flocked(handle: int) -> bool:
 def _owner(handle: int) -> dict[str, Any]:
     try:
         found = json.loads(os.pread(handle, 4096, 0) or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -103,7 +120,7 @@ def _owner(handle: int) -> dict[str, Any]:
 def _alive(owner: dict[str, Any], *, silent_s: float) -> bool:
     if not owner:
         return False
-    if owner.get("boot_id") == boot_id() and owner.get("host") == socket.gethostname():
+    if {name: owner.get(name) for name in _machine()} == _machine():
         return owner.get("started") == _started(owner.get("pid", 0)) is not None
     return silent_s < _SILENT_S
 
@@ -114,16 +131,23 @@ def _claimed(handle: int) -> str | None:
     record = {
         "nonce": nonce,
         "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "boot_id": boot_id(),
         "started": _started(os.getpid()),
-    }
+    } | _machine()
     os.ftruncate(handle, 0)
     os.pwrite(handle, json.dumps(record).encode(), 0)
     with suppress(OSError):
         os.fsync(handle)
     time.sleep(0.02)
     return nonce if _owner(handle).get("nonce") == nonce else None
+
+
+def _machine() -> dict[str, str]:
+    """Return what names this machine, and the processes that are seen from here."""
+    try:
+        seen = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        seen = ""
+    return {"host": socket.gethostname(), "boot_id": boot_id(), "processes": seen}
 
 
 def _started(pid: int) -> str | None:

@@ -1,258 +1,290 @@
 """A part of a checkpoint as valid safetensors files with their own index, marked as a part."""
 
-import json
 import os
-import shutil
-from collections.abc import Generator, Iterable, Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import BinaryIO, Final
 
-from k31ctl import __version__
-from k31ctl.catalog.models import model_at
-from k31ctl.core.engine import DataParallel, StageSplit
-from k31ctl.core.layout import Layout, stage_bounds
-from k31ctl.errors import InputError, UsageError
-from k31ctl.fetch.headers import Header
-from k31ctl.fetch.index import INDEX_NAME
-from k31ctl.fetch.partial_marker import MARKER_NAME, MARKER_SCHEMA
-from k31ctl.fetch.selection import ByteRange, Chosen, Selection, by_file, byte_ranges, choose
-from k31ctl.fetch.source import Source, copy_small_files, require_sound, source_headers
-from k31ctl.values import frozen
-
-_ALIGN: Final = 8
-_CONFIG: Final = "config.json"
-
-
-@frozen
-class PartPlanned:
-    """What will be read and written."""
-
-    num_tensors: int
-    read_bytes: int
-    written_bytes: int
-    num_ranges: int
-
-
-@frozen
-class PartWritten:
-    """One file is whole, under its name."""
-
-    file: str
-    num_tensors: int
-    num_bytes: int
+from k31ctl.errors import EndpointError, InputError, NotProvenError, RefusedError
+from k31ctl.fetch.digest_check import check_files, expected_files
+from k31ctl.fetch.events import Event, Finished, Planned, Waiting
+from k31ctl.fetch.hub import Hub
+from k31ctl.fetch.journal import sync_folder
+from k31ctl.fetch.lock import locked
+from k31ctl.fetch.origins import SourceUse
+from k31ctl.fetch.pace import events_of
+from k31ctl.fetch.part_notes import PartNotes, work_folder
+from k31ctl.fetch.part_plan import (
+    PartPlan,
+    PartRequest,
+    WantedPart,
+    part_plan,
+    published,
+    wanted_part,
+)
+from k31ctl.fetch.part_records import write_records
+from k31ctl.fetch.part_workers import PartWorkers
+from k31ctl.fetch.partial_marker import read_marker
+from k31ctl.fetch.proven import ProvenFiles
+from k31ctl.fetch.rate_probe import measured_rate
+from k31ctl.fetch.source import HubSource, Source
+from k31ctl.fetch.space import require_room
+from k31ctl.fetch.throttle import Throttle
+from k31ctl.fetch.trouble import disk_failure
+from k31ctl.fetch.watch import Watch
 
 
-@frozen
-class PartDone:
-    """The folder is a part of a checkpoint."""
+def look_at_part(hub: Hub, repo: str, request: PartRequest) -> PartPlan:
+    """Return what would be done: headers are read, and a little more to measure the rate."""
+    source = HubSource(hub, hub.snapshot(repo, request.revision))
+    wanted = wanted_part(source, request.selection)
+    _require_ranges(hub, source)
+    _require_free(request, wanted)
+    rate, told = request.rate_bytes_per_s, "given"
+    if rate is None:
+        files = [
+            file
+            for each in wanted.layout.files
+            if (file := published(source, each.path)) is not None
+        ]
+        assert source.snapshot is not None
+        largest = max(files, key=lambda file: file.size_bytes)
+        rate, told = measured_rate(hub, source.snapshot, largest), "measured just now"
+    return part_plan(source, request, wanted, write=False, rate=rate, rate_source=told)
 
-    folder: str
-    num_files: int
-    num_tensors: int
-    read_bytes: int
 
-
-PartEvent = PartPlanned | PartWritten | PartDone
+def fetch_hub_part(
+    hub: Hub, repo: str, request: PartRequest, throttle: Throttle, *, now: Callable[[], str]
+) -> Generator[Event, None, None]:
+    """Fetch a part from a repository on a hub; see ``fetch_part``."""
+    source = HubSource(hub, hub.snapshot(repo, request.revision))
+    yield from fetch_part(source, request, throttle, hub=hub, now=now)
 
 
 def fetch_part(
-    source: Source, selection: Selection, target: Path
-) -> Generator[PartEvent, None, None]:
+    source: Source,
+    request: PartRequest,
+    throttle: Throttle,
+    *,
+    now: Callable[[], str],
+    hub: Hub | None = None,
+) -> Generator[Event, None, None]:
     """Write the chosen tensors into a new folder, and tell what happens.
 
     Everything is written beside the target and takes its name in one step at the end, so a folder
-    of that name is always a whole part. Raises UsageError for a selection that chooses all or
-    nothing, InputError for a target that exists or a source that is not sound.
+    of that name is always a whole part. Closing the iterator stops the work; what is here is kept
+    where the source has a commit, and the next run for the same part goes on from it.
+
+    Raises UsageError for a selection that chooses all or nothing, InputError for a target that
+    exists or a source that is not sound; what fails later is in ``Finished``.
     """
-    if selection.is_everything:
-        raise UsageError(
-            "everything is chosen",
-            where="the selection",
-            remedy="give --layers, --experts, --tensors or --rank, or fetch without them",
-        )
-    if target.exists():
-        raise InputError(
-            "the target exists already", where=str(target), remedy="name a new folder with --to"
-        )
-    with TemporaryDirectory(prefix="k31ctl-") as small:
-        found = copy_small_files(source, Path(small))
-        headers = list(source_headers(source, found))
-        require_sound(headers)
-        chosen = _chosen(Path(small), headers, selection)
-        planned = _planned(chosen)
-        yield planned
-        unfinished = target.with_name(f".{target.name}.k31ctl-{os.getpid()}")
+    begun_s = time.monotonic()
+    wanted = wanted_part(source, request.selection)
+    if hub is not None:
+        _require_ranges(hub, source)
+    with ExitStack() as held:
+        is_there = _require_free(request, wanted)
+        if not is_there:
+            _planned(source, request, wanted)
+            yield from _lock(request, held)
+            is_there = _require_free(request, wanted)  # another process may have made it
+        notes = PartNotes(work_folder(request.folder), wanted.key)
+        if is_there:
+            notes.finish()
+            yield from _found(source, request, wanted, begun_s=begun_s)
+            return
+        if not source.commit:
+            notes.drop()
         try:
-            unfinished.mkdir(parents=True)
-            written = []
-            for event in _files(source, chosen, unfinished):
-                written.append(event)
-                yield event
-            _write_records(source, selection, chosen, written, Path(small), unfinished)
-            _sync(unfinished)
-            unfinished.rename(target)
-            _sync(target.parent)
-        except OSError as error:
-            raise InputError(
-                f"cannot be written: {error.strerror}",
-                where=str(target),
-                remedy="make room there, or name another folder with --to",
-            ) from error
+            yield from _fetched(source, request, throttle, notes, wanted, hub, begun_s, now)
         finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
-    yield PartDone(
-        folder=str(target),
-        num_files=len(written),
-        num_tensors=len(chosen),
-        read_bytes=planned.read_bytes,
-    )
+            notes.close()
+            if not source.commit:
+                notes.drop()
+                notes.finish()
 
 
-def _chosen(small: Path, headers: Sequence[Header], selection: Selection) -> tuple[Chosen, ...]:
-    """The chosen tensors; only a rank needs the configuration, for its stages and slices."""
-    if selection.rank is None:
-        return choose(headers, selection, model=None)
-    model = model_at(small)
-    rank = selection.rank
-    layout = Layout(
-        nodes=1,
-        gpus_per_node=rank.tp * rank.pp,
-        tp=rank.tp,
-        pp=rank.pp,
-        dp=1,
-        ep=1,
-        dcp=1,
-        data_parallel=DataParallel.GROUPS,
-        stage_split=StageSplit.SPARE_LAST,
-    )
-    stages = stage_bounds(model.num_layers, layout)
-    return choose(headers, selection, model=model, stages=stages)
-
-
-def _planned(chosen: Sequence[Chosen]) -> PartPlanned:
-    ranges = byte_ranges(chosen)
-    return PartPlanned(
-        num_tensors=len(chosen),
-        read_bytes=sum(r.end - r.start for r in ranges),
-        written_bytes=sum(written_bytes(each) for each in chosen),
-        num_ranges=len(ranges),
-    )
-
-
-def written_bytes(chosen: Chosen) -> int:
-    """Bytes that are written of a tensor."""
-    if chosen.part is None:
-        return chosen.num_bytes
-    whole = chosen.shape[chosen.part.axis]
-    return chosen.num_bytes // whole * (chosen.part.end - chosen.part.first)
-
-
-def _files(source: Source, chosen: Sequence[Chosen], folder: Path) -> Iterator[PartWritten]:
-    for file, held in by_file(chosen):
-        path = folder / file
-        with path.open("wb") as stream:
-            num_bytes = _write_header(stream, held)
-            num_bytes += _copy(source, held, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        yield PartWritten(file=file, num_tensors=len(held), num_bytes=num_bytes)
-
-
-def _write_header(stream: BinaryIO, held: Iterable[Chosen]) -> int:
-    """Write the header of a file, filled up so that the data is aligned; returns its bytes."""
-    entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    end = 0
-    for each in held:
-        begin, end = end, end + written_bytes(each)
-        shape = list(each.written_shape)
-        entries[each.name] = {"dtype": each.dtype, "shape": shape, "data_offsets": [begin, end]}
-    text = json.dumps(entries, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _ALIGN)
-    stream.write(len(text).to_bytes(8, "little") + text)
-    return 8 + len(text)
-
-
-def _copy(source: Source, held: Sequence[Chosen], stream: BinaryIO) -> int:
-    """Copy tensors range by range; a tensor whose columns are cut is the most that is in memory."""
-    num_bytes = 0
-    waiting = list(reversed(held))
-    for span in byte_ranges(held):
-        reader = _Reader(source, span)
-        while waiting and waiting[-1].span[0] < span.end:
-            each = waiting.pop()
-            first, end = each.span
-            reader.skip_to(first)
-            if each.part is None or each.part.axis == 0:
-                for piece in reader.pieces(end - first):
-                    num_bytes += stream.write(piece)
-            else:
-                num_bytes += stream.write(each.cut(b"".join(reader.pieces(end - first))))
-    return num_bytes
-
-
-class _Reader:
-    """A range of a file, read once from its start to its end."""
-
-    def __init__(self, source: Source, span: ByteRange) -> None:
-        self._chunks = source.chunks(span.file, span.start, span.end)
-        self._position = span.start
-        self._left = memoryview(b"")
-
-    def skip_to(self, position: int) -> None:
-        """Leave out what lies before a byte of the file."""
-        for _ in self.pieces(position - self._position):
-            pass
-
-    def pieces(self, num_bytes: int) -> Iterator[memoryview]:
-        """Yield the next bytes as they come."""
-        while num_bytes > 0:
-            if not self._left:
-                self._left = memoryview(next(self._chunks))
-            piece, self._left = self._left[:num_bytes], self._left[num_bytes:]
-            num_bytes -= len(piece)
-            self._position += len(piece)
-            yield piece
-
-
-def _write_records(
+def _fetched(
     source: Source,
-    selection: Selection,
-    chosen: Sequence[Chosen],
-    written: Sequence[PartWritten],
-    small: Path,
-    folder: Path,
-) -> None:
-    """Write the configuration, the index of what is there, and the mark of a part."""
-    if (small / _CONFIG).exists():
-        shutil.copyfile(small / _CONFIG, folder / _CONFIG)
-    index = {
-        "metadata": {"total_size": sum(written_bytes(each) for each in chosen)},
-        "weight_map": {each.name: each.file for each in chosen},
-    }
-    (folder / INDEX_NAME).write_text(json.dumps(index, indent=1) + "\n")
-    rank = selection.rank
-    marker = {
-        "schema": MARKER_SCHEMA,
-        "version": __version__,
-        "source": source.label,
-        "commit": source.commit or None,
-        "selection": selection.text,
-        "layers": selection.layers,
-        "experts": selection.experts,
-        "tensors": list(selection.globs),
-        "rank": None if rank is None else {"rank": rank.rank, "tp": rank.tp, "pp": rank.pp},
-        "num_tensors": len(chosen),
-        "files": [each.file for each in written],
-        "sliced": any(each.part is not None for each in chosen),
-    }
-    (folder / MARKER_NAME).write_text(json.dumps(marker, indent=1) + "\n")
-
-
-def _sync(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    request: PartRequest,
+    throttle: Throttle,
+    notes: PartNotes,
+    wanted: WantedPart,
+    hub: Hub | None,
+    begun_s: float,
+    now: Callable[[], str],
+) -> Iterator[Event]:
+    plan = _planned(source, request, wanted)
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        notes.begin()
+    except OSError as error:
+        raise disk_failure(error, where=str(notes.folder)) from error
+    yield Planned(plan=plan)
+    workers = PartWorkers(
+        source,
+        wanted.layout,
+        notes,
+        throttle,
+        stopped=hub.stopped if hub is not None else threading.Event(),
+        stop=hub.stop if hub is not None else lambda: None,
+        sync=request.sync,
+        digests={
+            file.path: digest
+            for file, digest in zip(wanted.layout.files, plan.published, strict=True)
+            if digest is not None
+        },
+    )
+    if hub is not None:
+        hub.on_retry = workers.retried
+    yield from events_of(workers, bytes_total=plan.bytes_total, connections=request.connections)
+    if workers.failure is None:
+        try:
+            write_records(
+                notes.unfinished,
+                plan,
+                request.selection,
+                workers.verified,
+                marks=workers.marks,
+                accepted_by=request.accepted_by,
+                now=now,
+            )
+            _take_name(notes, request)
+        except OSError as error:
+            raise disk_failure(error, where=str(request.folder)) from error
+    uses = hub.origins.uses() if hub is not None else ()
+    yield _finished(workers, plan, uses, begun_s=begun_s)
+
+
+def _finished(
+    workers: PartWorkers, plan: PartPlan, sources: tuple[SourceUse, ...], *, begun_s: float
+) -> Finished:
+    return Finished(
+        num_files=len(plan.wanted.layout.files),
+        num_verified=len(workers.verified),
+        bytes_total=plan.bytes_total,
+        bytes_downloaded=workers.bytes_downloaded,
+        bytes_reused=workers.bytes_reused,
+        num_retries=workers.num_retries,
+        num_refetched=workers.num_refetched,
+        seconds=time.monotonic() - begun_s,
+        sources=sources,
+        failed=tuple(workers.failed),
+        failure=workers.failure,
+    )
+
+
+def _planned(source: Source, request: PartRequest, wanted: WantedPart) -> PartPlan:
+    """The plan of a run; raises RefusedError where there is no room, and then leaves nothing."""
+    rate = request.rate_bytes_per_s
+    try:
+        plan = part_plan(source, request, wanted, write=True, rate=rate, rate_source="given")
+        require_room(plan.space)
+    except RefusedError:
+        folder = work_folder(request.folder)
+        for path in (folder / ".k31ctl", folder):
+            with suppress(OSError):
+                path.rmdir()
+        raise
+    return plan
+
+
+def _lock(request: PartRequest, held: ExitStack) -> Iterator[Event]:
+    """Hold the work of a target, as long as ``held`` does."""
+    folder = work_folder(request.folder)
+    try:
+        held.enter_context(locked(folder, wait=False, on_wait=lambda _: None))
+    except RefusedError as refused:
+        if not request.wait:
+            raise
+        yield Waiting(holder=refused.what.partition(" is ")[0])
+        held.enter_context(locked(folder, wait=True, on_wait=lambda _: None))
+
+
+def _require_free(request: PartRequest, wanted: WantedPart) -> bool:
+    """Whether the target is this very part; raises InputError where it is anything else."""
+    target = request.folder
+    if not os.path.lexists(target):
+        return False
+    marker = read_marker(target) if target.is_dir() else None
+    if marker is not None and marker.get("key") == wanted.key:
+        return True
+    if target.is_dir() and not target.is_symlink() and not any(target.iterdir()):
+        if target.is_mount():
+            raise InputError(
+                "a filesystem of its own cannot take a part's name",
+                where=str(target),
+                remedy=f"name a new folder in it, such as --to {target / 'part'}",
+            )
+        return False
+    what = "holds another part" if marker is not None else "exists already"
+    raise InputError(f"the target {what}", where=str(target), remedy="name a new folder with --to")
+
+
+def _found(
+    source: Source, request: PartRequest, wanted: WantedPart, *, begun_s: float
+) -> Iterator[Event]:
+    """Hold a part that is there against its record."""
+    plan = part_plan(source, request, wanted, write=False, rate=None, rate_source="")
+    everything = tuple(
+        sum(chunk.num_bytes for chunk in wanted.layout.chunks if chunk.file == number)
+        for number in range(len(wanted.layout.files))
+    )
+    plan = replace(plan, file_bytes_here=everything)
+    yield Planned(plan=plan)
+    _, expected = expected_files(request.folder, None)
+    proven = ProvenFiles(request.folder, forget=False)
+    check = check_files(
+        request.folder,
+        expected,
+        proven=proven,
+        num_jobs=request.connections,
+        only_sizes=False,
+        watch=Watch(),
+    )
+    proven.save()
+    failure = None
+    if check.findings:
+        first = check.findings[0]
+        failure = NotProvenError(
+            f"{first.file} {first.problem}",
+            where=str(request.folder),
+            remedy=f"k31ctl verify {request.folder} --repair fetches what is damaged",
+        )
+    bad = {finding.file for finding in check.findings}
+    num_files = len(wanted.layout.files)
+    yield Finished(
+        num_files=num_files,
+        num_verified=sum(file.path not in bad for file in wanted.layout.files),
+        bytes_total=plan.bytes_total,
+        bytes_downloaded=0,
+        bytes_reused=plan.bytes_total if not bad else 0,
+        num_retries=0,
+        num_refetched=0,
+        seconds=time.monotonic() - begun_s,
+        sources=(),
+        failed=(),
+        failure=failure,
+    )
+
+
+def _require_ranges(hub: Hub, source: Source) -> None:
+    """Raise EndpointError where a server sends whole files for every range."""
+    if not hub.supports_ranges:
+        raise EndpointError(
+            "the server sends whole files where a range is asked for",
+            where=source.label,
+            remedy="fetch the whole checkpoint, or name another --endpoint",
+        )
+
+
+def _take_name(notes: PartNotes, request: PartRequest) -> None:
+    """Give the finished folder its name, durably, and remove the work around it."""
+    target: Path = request.folder
+    if request.sync:
+        sync_folder(notes.unfinished)
+    notes.unfinished.rename(target)
+    sync_folder(target.parent)
+    notes.finish()

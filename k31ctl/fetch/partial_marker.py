@@ -31,6 +31,14 @@ def read_marker(folder: Path) -> dict[str, Any] | None:
     return dict(document)
 
 
+def part_of(marker: dict[str, Any] | None) -> str | None:
+    """What a mark says in a line: the source, its commit and the selection; None without one."""
+    if marker is None:
+        return None
+    commit = f" at {str(marker['commit'])[:12]}" if marker.get("commit") else ""
+    return f"{marker.get('source', 'a checkpoint')}{commit}: {marker.get('selection', '')}"
+
+
 def read_record(path: Path, *, most_bytes: int) -> bytes:
     """The bytes of a small file; raises ValueError for one that is large."""
     with path.open("rb") as stream:

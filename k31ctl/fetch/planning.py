@@ -3,6 +3,7 @@
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
+from stat import S_ISREG
 
 from k31ctl.errors import InputError
 from k31ctl.fetch.hub import HubFile, Snapshot
@@ -36,15 +37,19 @@ class FilePlan:
 
 @frozen
 class FetchPlan:
-    """What will be done, before the first byte."""
+    """What will be done, before the first byte.
+
+    ``target`` is a prefix in object storage, empty for a folder; a store tells no ``space``.
+    """
 
     snapshot: Snapshot
     revision: str
     folder: Path
     files: tuple[FilePlan, ...]
-    space: Space
+    space: Space | None
     rate_bytes_per_s: float | None
     rate_source: str
+    target: str = ""
 
     @property
     def bytes_total(self) -> int:
@@ -94,12 +99,20 @@ def file_plan(file: HubFile, journal: Journal) -> FilePlan:
     """Return how much of a file is here."""
     if journal.proof(file) is not None:
         return FilePlan(file=file, state=FileState.PROVEN, bytes_here=file.size_bytes)
-    path = journal.folder / file.path
-    if path.is_file() and path.stat().st_size == file.size_bytes:
+    if _size_bytes(journal.folder / file.path) == file.size_bytes:
         return FilePlan(file=file, state=FileState.PRESENT, bytes_here=file.size_bytes)
     resumable = journal.resumable_bytes(file)
     state = FileState.PARTIAL if resumable else FileState.MISSING
     return FilePlan(file=file, state=state, bytes_here=resumable)
+
+
+def _size_bytes(path: Path) -> int | None:
+    """Return the size of a file, None where there is none or where it cannot be had."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size if S_ISREG(found.st_mode) else None
 
 
 def _matches(path: str, pattern: str) -> bool:

@@ -14,6 +14,7 @@ from k31ctl.values import frozen
 JOURNAL_NAME: Final = f"{STATE_FOLDER}/verify.json"
 _SCHEMA: Final = "k31ctl/verify-journal/v1"
 _SAVE_EVERY_S: Final = 2.0
+VALUES_RULES: Final = "rules 2"  # of what is told of values; another number forgets what was told
 
 
 @frozen
@@ -51,7 +52,9 @@ class ProvenFiles:
 
     def __init__(self, folder: Path, *, forget: bool) -> None:
         self._path = folder / JOURNAL_NAME
-        self._files: dict[str, list[Any]] = {} if forget else _read(self._path)
+        raw = {} if forget else _read(self._path)
+        self._files: dict[str, list[Any]] = _lists(raw.get("files"))
+        self._values: dict[str, list[Any]] = _lists(raw.get("values"))
         self._saved_s = time.monotonic()
         self.is_kept = True
 
@@ -59,21 +62,37 @@ class ProvenFiles:
         """Whether the same file was found to have the same digest."""
         return self._files.get(path) == _entry(stamp, digest)
 
+    def values_of(self, path: str, stamp: Stamp) -> list[Any] | None:
+        """What reading the values of the same file has told, None where nothing is known."""
+        found = self._values.get(path)
+        if found is None or found[:1] != [_entry(stamp, VALUES_RULES)]:
+            return None
+        return found[1:]
+
+    def add_values(self, path: str, stamp: Stamp, told: list[Any]) -> None:
+        """Note what the values of a file tell, and save now and then."""
+        self._values[path] = [_entry(stamp, VALUES_RULES), *told]
+        self._save_sometimes()
+
     def add(self, path: str, stamp: Stamp, digest: str) -> None:
         """Note a proven file, and save now and then."""
         self._files[path] = _entry(stamp, digest)
+        self._save_sometimes()
+
+    def _save_sometimes(self) -> None:
         if time.monotonic() - self._saved_s > _SAVE_EVERY_S:
             self.save()
 
     def save(self) -> None:
         """Replace the journal whole."""
         self._saved_s = time.monotonic()
-        if not self._files:
+        if not self._files and not self._values:
             return
         temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}.tmp")
         try:
             self._path.parent.mkdir(exist_ok=True)
-            temporary.write_text(json.dumps({"schema": _SCHEMA, "files": self._files}))
+            state = {"schema": _SCHEMA, "files": self._files, "values": self._values}
+            temporary.write_text(json.dumps(state))
             temporary.replace(self._path)
         except OSError:
             self.is_kept = False
@@ -85,12 +104,18 @@ def _entry(stamp: Stamp, digest: str) -> list[Any]:
     return [stamp.size_bytes, stamp.mtime_ns, stamp.ctime_ns, stamp.inode, digest]
 
 
-def _read(path: Path) -> dict[str, list[Any]]:
+def _read(path: Path) -> dict[str, Any]:
     """What a journal holds; one that cannot be read is as good as none."""
     try:
         document = json.loads(path.read_bytes())
-        if document["schema"] == _SCHEMA and isinstance(document["files"], dict):
-            return dict(document["files"])
+        if document["schema"] == _SCHEMA:
+            return dict(document)
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         pass
     return {}
+
+
+def _lists(raw: object) -> dict[str, list[Any]]:
+    if not isinstance(raw, dict):
+        return {}
+    return {path: entry for path, entry in raw.items() if isinstance(entry, list)}

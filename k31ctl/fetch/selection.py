@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -95,14 +96,13 @@ class Chosen:
         row = self.num_bytes // self.shape[0]
         return self.start + self.part.first * row, self.start + self.part.end * row
 
-    def cut(self, content: bytes) -> bytes:
-        """What is written of the bytes of the span."""
-        if self.part is None or self.part.axis == 0:
-            return content
-        row = self.num_bytes // self.shape[0]
-        unit = row // self.shape[1]
-        first, end = self.part.first * unit, self.part.end * unit
-        return b"".join(content[at + first : at + end] for at in range(0, len(content), row))
+    @property
+    def written_bytes(self) -> int:
+        """Bytes that are written."""
+        if self.part is None:
+            return self.num_bytes
+        whole = self.shape[self.part.axis]
+        return self.num_bytes // whole * (self.part.end - self.part.first)
 
 
 @frozen
@@ -265,7 +265,7 @@ def _slice(
     """What of a tensor a rank holds; None is all of it."""
     parts = name.split(".")
     divided = template is not None and template.shard is not Shard.REPLICATED
-    if rank.tp == 1 or not divided or any(part in _WHOLE for part in parts):
+    if rank.tp == 1 or 0 in shape or not divided or any(part in _WHOLE for part in parts):
         return None
     axis = int(any(part in _BY_COLUMNS for part in parts))
     if axis >= len(shape) or shape[axis] % rank.tp:
@@ -276,6 +276,20 @@ def _slice(
         )
     width = shape[axis] // rank.tp
     return Slice(axis=axis, first=rank.shard * width, end=(rank.shard + 1) * width)
+
+
+def model_of_rank(model: Model, rank: Rank) -> Model:
+    """The model with every tensor as wide as the rank holds it."""
+    return replace(model, templates=tuple(_narrowed(each, rank) for each in model.templates))
+
+
+def _narrowed(template: TensorTemplate, rank: Rank) -> TensorTemplate:
+    part = _slice(template.name, template.shape, template, rank)
+    if part is None:
+        return template
+    shape = list(template.shape)
+    shape[part.axis] = part.end - part.first
+    return replace(template, shape=tuple(shape), params=template.params // rank.tp)
 
 
 def by_file(chosen: Iterable[Chosen]) -> Iterator[tuple[str, list[Chosen]]]:

@@ -1,7 +1,7 @@
 """Where a checkpoint's bytes come from, by range: a folder, or a repository on a hub."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -40,10 +40,14 @@ class Source(Protocol):
     def commit(self) -> str:
         """The commit that the bytes are of; empty where it is not known."""
 
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """What a hub publishes of it; None where it is not from a hub."""
+
     def sizes(self) -> Mapping[str, int]:
         """Every file and its length in bytes."""
 
-    def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
+    def chunks(self, file: str, start: int, end: int) -> Generator[bytes, None, None]:
         """Yield bytes ``start`` up to ``end`` of a file, in pieces."""
 
 
@@ -53,12 +57,13 @@ class CopySource:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.label, self.commit = str(folder), ""
+        self.snapshot: Snapshot | None = None
 
     def sizes(self) -> Mapping[str, int]:
         """Every file and its length in bytes."""
         return {p.name: p.stat().st_size for p in sorted(self._folder.iterdir()) if p.is_file()}
 
-    def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
+    def chunks(self, file: str, start: int, end: int) -> Generator[bytes, None, None]:
         """Yield bytes ``start`` up to ``end`` of a file, in pieces."""
         with (self._folder / file).open("rb", buffering=0) as stream:
             stream.seek(start)
@@ -74,17 +79,19 @@ class HubSource:
     """A repository on a hub, at one commit."""
 
     def __init__(self, hub: Hub, snapshot: Snapshot) -> None:
-        self._hub, self._snapshot = hub, snapshot
+        self._hub = hub
+        self.snapshot: Snapshot | None = snapshot
         self._files: dict[str, HubFile] = {file.path: file for file in snapshot.files}
         self.label, self.commit = f"hub:{snapshot.repo}", snapshot.commit
 
     def sizes(self) -> Mapping[str, int]:
         """Every file and its length in bytes."""
-        return {file.path: file.size_bytes for file in self._snapshot.files}
+        return {path: file.size_bytes for path, file in self._files.items()}
 
-    def chunks(self, file: str, start: int, end: int) -> Iterator[bytes]:
+    def chunks(self, file: str, start: int, end: int) -> Generator[bytes, None, None]:
         """Yield bytes ``start`` up to ``end`` of a file, in pieces."""
-        return self._hub.chunks(self._snapshot, self._files[file], start, end)
+        assert self.snapshot is not None
+        yield from self._hub.chunks(self.snapshot, self._files[file], start, end)
 
 
 def read(source: Source, file: str, start: int, end: int) -> bytes:

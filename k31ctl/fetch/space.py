@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+from unicodedata import normalize
 
 from k31ctl import units
 from k31ctl.errors import RefusedError
@@ -49,6 +50,7 @@ def space_for(folder: Path, files: Sequence[HubFile], *, bytes_to_write: int, wr
     """
     there = _nearest(folder)
     _require_names(folder, there, files)
+    _require_places(folder, files)
     if write:
         _make(folder)
         there = folder
@@ -63,10 +65,16 @@ def space_for(folder: Path, files: Sequence[HubFile], *, bytes_to_write: int, wr
         free_bytes=room.f_bavail * room.f_frsize,
         needed_bytes=bytes_to_write + (_OVERHEAD_BYTES if bytes_to_write else 0),
         free_inodes=room.f_favail if room.f_files else None,
-        needed_inodes=_INODES_EACH * len(files),
+        needed_inodes=_INODES_EACH * sum(not os.path.lexists(folder / f.path) for f in files),
         quota_bytes=_quota_bytes(there),
         is_case_sensitive=case_sensitive,
     )
+
+
+def drop_probes(folder: Path) -> None:
+    """Remove what a killed look at the folder has left."""
+    for probe in (folder / STATE_FOLDER).glob("probe-*"):
+        probe.unlink(missing_ok=True)
 
 
 def require_room(space: Space) -> None:
@@ -113,6 +121,25 @@ def _require_names(folder: Path, there: Path, files: Sequence[HubFile]) -> None:
             )
 
 
+def _require_places(folder: Path, files: Sequence[HubFile]) -> None:
+    """Refuse where a folder stands for a file, or a file for a folder."""
+    parents = {parent for file in files for parent in Path(file.path).parents if parent.name}
+    wrong = [folder / path for path in sorted(parents) if _is_file(folder / path)]
+    wrong += [folder / file.path for file in files if (folder / file.path).is_dir()]
+    for path in wrong[:1]:
+        kind = "a folder" if path.is_dir() else "a file"
+        raise RefusedError(
+            f"{kind} is in the way of what is to be fetched",
+            where=str(path),
+            remedy="move it away, or name another folder with --to",
+            rule="fetch-in-the-way",
+        )
+
+
+def _is_file(path: Path) -> bool:
+    return path.exists() and not path.is_dir()
+
+
 def _limit(there: Path, name: str, default: int) -> int:
     try:
         return os.pathconf(there, name)
@@ -123,7 +150,7 @@ def _limit(there: Path, name: str, default: int) -> int:
 def _require_distinct(folder: Path, files: Sequence[HubFile]) -> None:
     seen: dict[str, str] = {}
     for file in files:
-        other = seen.setdefault(file.path.casefold(), file.path)
+        other = seen.setdefault(normalize("NFC", file.path).casefold(), file.path)
         if other != file.path:
             raise RefusedError(
                 f"{other!r} and {file.path!r} are one file on this case-insensitive filesystem",
@@ -153,7 +180,7 @@ def _require_writable(there: Path, *, write: bool) -> None:
     probe = there / STATE_FOLDER / f"probe-{secrets.token_hex(4)}"
     try:
         probe.write_bytes(b"k31ctl")
-        probe.unlink()
+        probe.unlink(missing_ok=True)
     except OSError as error:
         with suppress(OSError):
             probe.unlink(missing_ok=True)

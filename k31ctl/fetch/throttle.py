@@ -10,6 +10,10 @@ from typing import Final
 from k31ctl.fetch.trouble import StoppedError
 from k31ctl.values import frozen
 
+LARGEST_PIECE: Final = 1024 * 1024
+SMALLEST_PIECE: Final = 32 * 1024
+_FAST_S: Final = 0.05
+_SLOW_S: Final = 0.5
 _BURST_S: Final = 0.25
 
 
@@ -85,3 +89,10 @@ class Throttle:
             wait_s = self._free_at - now
         if wait_s > 0 and self._stopped.wait(wait_s):
             raise StoppedError
+
+
+def next_piece_bytes(piece_bytes: int, *, seconds: float) -> int:
+    """Return how much to read at once: large where bytes are quick, small where they are slow."""
+    if seconds < _FAST_S:
+        return min(2 * piece_bytes, LARGEST_PIECE)
+    return max(piece_bytes // 2, SMALLEST_PIECE) if seconds > _SLOW_S else piece_bytes

@@ -12,7 +12,7 @@ from typing import Final
 from k31ctl.errors import K31Error
 from k31ctl.fetch.digest import Digest
 from k31ctl.fetch.hub import HubFile
-from k31ctl.fetch.journal import Journal
+from k31ctl.fetch.journal import Journal, sync_folder
 from k31ctl.fetch.trouble import StoppedError
 
 CHUNK_BYTES: Final = 8 * 1024 * 1024
@@ -151,11 +151,11 @@ class Transfer:
             self._turn.notify_all()
             return self.frontier == self.file.size_bytes
 
-    def start_over(self) -> bool:
+    def start_over(self, *, other_source: bool = False) -> bool:
         """Forget wrong bytes; returns False where fetching again has not helped.
 
         The same wrong bytes twice come from the source and not from the way; different ones are
-        worth a third attempt.
+        worth a third attempt, and another source is always worth one.
         """
         with self._turn:
             found = self._digest.sha256
@@ -165,7 +165,7 @@ class Transfer:
             self.frontier = self._synced = self._next = self.bytes_reused = 0
             self._lead = None
             self._note()
-            return not hopeless
+            return other_source or not hopeless
 
     def fail(self, error: K31Error) -> None:
         """End this file's work with a failure."""
@@ -188,6 +188,19 @@ class Transfer:
             if self._handles is not None and rounds == self.num_rounds:
                 self._synced = frontier
                 self._note()
+
+    def place(self, *, sync: bool) -> str:
+        """Put the proven file into its place, confirmed by the disk; returns its SHA-256."""
+        if sync:
+            self.sync()
+        self.close()
+        path = self._journal.folder / self.file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._journal.part_path(self.file).replace(path)
+        if sync:
+            sync_folder(path.parent)
+        self._journal.add(self.file, digest=self._digest.sha256, synced=sync)
+        return self._digest.sha256
 
     def close(self) -> None:
         """Close the files; what is in them stays."""

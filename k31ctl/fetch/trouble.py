@@ -1,6 +1,12 @@
 """What goes wrong between us and a hub, and whether asking again can help."""
 
+import errno
+from typing import Final
+
 from k31ctl.errors import EndpointError, InputError, K31Error, NotProvenError, RefusedError
+
+_NOT_OURS: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+_PASSING: Final = (408, 416)  # a request that took too long, a range that a mirror has not yet
 
 
 class TransferError(Exception):
@@ -35,6 +41,17 @@ def unreachable(reason: str, *, where: str) -> TransferError:
         "the same command goes on where this one stopped",
     )
     return TransferError(reason, final=final)
+
+
+def untrusted(reason: str, *, where: str) -> TransferError:
+    """The endpoint's certificate is not one that we trust; asking again does not change it."""
+    final = EndpointError(
+        f"the endpoint cannot be reached: its certificate is not trusted ({reason})",
+        where=where,
+        remedy="let SSL_CERT_FILE name a file with your own authority's certificate, "
+        "or name another --endpoint",
+    )
+    return TransferError("its certificate is not trusted", final=final, again=False)
 
 
 def broken(reason: str, *, where: str) -> TransferError:
@@ -81,7 +98,8 @@ def refused_status(status: int, *, where: str, after_s: float | None) -> Transfe
         )
         return TransferError(reason, final=final, after_s=after_s)
     final = EndpointError(reason, where=where, remedy="try again later, or name another --endpoint")
-    return TransferError(reason, final=final, again=status >= 500 or status == 416, after_s=after_s)  # noqa: PLR2004
+    again = status >= 500 or status in _PASSING  # noqa: PLR2004
+    return TransferError(reason, final=final, again=again, after_s=after_s)
 
 
 def _not_allowed(status: int, *, where: str) -> RefusedError:
@@ -94,13 +112,16 @@ def _not_allowed(status: int, *, where: str) -> RefusedError:
     )
 
 
-def disk_failure(error: OSError, *, where: str) -> K31Error:
-    """The disk is full, failing or gone: every other file would meet the same."""
+def disk_failure(error: OSError, *, where: str) -> RefusedError:
+    """The disk is full, failing, gone or another's: every other file would meet the same."""
     what = (error.strerror or type(error).__name__).lower()
+    remedy = "make room or mend the disk, then run the same command: it goes on from here"
+    if error.errno in _NOT_OURS:
+        remedy = "let the files in the folder be yours to write, or name another one with --to"
     return RefusedError(
         f"the disk does not take the data: {what}",
-        where=error.filename or where,
-        remedy="make room or mend the disk, then run the same command: it goes on from here",
+        where=str(error.filename or where),
+        remedy=remedy,
         rule="fetch-disk",
     )
 

@@ -11,7 +11,7 @@ clamping) or up (largest in (3, 6]): either way the largest code stands for 3, 4
 only has smaller ones was not written by such an encoder, or is not what was written.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 GROUP_BYTES: Final = 16
@@ -20,7 +20,10 @@ _ALL: Final = bytes(range(256))
 # Beyond 252, six times the scale is above the largest BF16 number.
 _MOST_SCALE: Final = 252
 _NAN_SCALE: Final = 255
-_MOST_OCTAVES_ABOVE: Final = 16
+_MOST_OCTAVES: Final = 16
+_ZERO_OCTAVES: Final = 8
+# What so few groups have is not how the tensor is; a row of a real matrix has more groups.
+_FEW_SCALES, _RARE = 7, 10_000
 _LEAST_OF_MAXIMUM: Final = 5  # the code of magnitude 3
 _LARGE: Final = bytes(
     int(max(byte & 7, (byte >> 4) & 7) >= _LEAST_OF_MAXIMUM) for byte in range(256)
@@ -67,24 +70,47 @@ def scale_counts(block: bytes, counts: dict[int, int]) -> None:
         block = rest
 
 
-def bad_scales(counts: dict[int, int]) -> dict[int, str]:
-    """Scale bytes that no encoder writes, or that stand far above the others of the tensor."""
+def bad_scales(counts: dict[int, int]) -> dict[int, tuple[str, bool]]:
+    """Scale bytes that no encoder writes, or that few groups have, far from all others.
+
+    Returns for each what is wrong, and whether that is damage: far above the others a group would
+    drown them; far below them it may be one that was trained to nothing, or be all zeros.
+    """
+    rare = max(_FEW_SCALES, sum(counts.values()) // _RARE)
     known = sorted((e, n) for e, n in counts.items() if e <= _MOST_SCALE)
-    half, seen, median = sum(n for _, n in known) / 2, 0, 0
-    for exponent, count in known:
-        seen += count
-        if seen >= half:
-            median = exponent
-            break
+    lowest, highest = _bulk_end(known, rare), _bulk_end(known[::-1], rare)
     found = {}
     for exponent in counts:
         if exponent == _NAN_SCALE:
-            found[exponent] = "is NaN"
+            found[exponent] = "is NaN", True
         elif exponent > _MOST_SCALE:
-            found[exponent] = f"is 2^{exponent - 127}, beyond what BF16 holds"
-        elif median and exponent > median + _MOST_OCTAVES_ABOVE:
-            found[exponent] = f"is 2^{exponent - median} times the middle one of the tensor"
+            found[exponent] = f"is 2^{exponent - 127}, beyond what BF16 holds", True
+        elif exponent > highest + _MOST_OCTAVES:
+            found[exponent] = f"is 2^{exponent - highest} times the largest of the others", True
+        elif exponent < lowest - _MOST_OCTAVES:
+            found[exponent] = f"is 2^{exponent - lowest} times the smallest of the others", False
     return found
+
+
+def _bulk_end(known: Sequence[tuple[int, int]], rare: int) -> int:
+    """The first exponent at which more groups were seen than are rare."""
+    seen = 0
+    for exponent, count in known:
+        seen += count
+        if seen > rare:
+            return exponent
+    return known[-1][0] if known else 0
+
+
+def zero_scales(counts: dict[int, int]) -> frozenset[int]:
+    """Scale bytes that stand over groups of zeros: 0, and what an encoder has for them.
+
+    Some encoders take a smallest magnitude instead of zero, far below every real one.
+    """
+    used = sorted(counts)
+    if len(used) > 1 and used[1] >= used[0] + _ZERO_OCTAVES:
+        return frozenset((0, used[0]))
+    return frozenset((0,))
 
 
 def weak_groups(packed: bytes) -> Iterator[int]:
@@ -102,7 +128,12 @@ def weak_groups(packed: bytes) -> Iterator[int]:
 
 def is_zero_group(packed: bytes, start: int) -> bool:
     """Whether all 32 values of a group are zero."""
-    return not packed[start : start + GROUP_BYTES].translate(None, _ZERO_CODES)
+    return not has_values(packed[start : start + GROUP_BYTES])
+
+
+def has_values(packed: bytes) -> bool:
+    """Whether any of the packed values is not zero."""
+    return bool(packed.translate(None, _ZERO_CODES))
 
 
 def is_all_zero(block: bytes) -> bool:

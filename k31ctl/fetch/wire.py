@@ -7,6 +7,7 @@ import http.client
 import socket
 import ssl
 import threading
+import time
 from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,7 +17,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from k31ctl.errors import InputError
-from k31ctl.fetch.trouble import StoppedError, unreachable
+from k31ctl.fetch.trouble import StoppedError, unreachable, untrusted
 
 _CA_VARIABLES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _MOST_DRAINED: Final = 64 * 1024
@@ -32,6 +33,9 @@ class Response:
         self, wire: "Wire", place: Place, connection: http.client.HTTPConnection, shown: str
     ) -> None:
         self._wire, self._place, self._connection, self._shown = wire, place, connection, shown
+        self._reading_since: float | None = None
+        self._is_slow = False
+        self._socket = connection.sock  # kept: http.client lets go of one that will be closed
         self._answer = connection.getresponse()
         self.status = self._answer.status
         length = self._answer.getheader("Content-Length")
@@ -55,17 +59,37 @@ class Response:
 
         Raises TransferError where the connection is cut or silent for too long.
         """
+        self._reading_since = time.monotonic()
         try:
-            return self._answer.readinto(view)
+            count = self._answer.readinto(view)
         except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
             raise self._wire.failure(error, shown=self._shown) from None
+        finally:
+            self._reading_since = None
+        if count == 0 and self._is_slow and len(view):
+            raise unreachable("the bytes come too slowly", where=self._shown)
+        return count
+
+    def cut_if_slow(self, most_s: float) -> None:
+        """Cut the connection where one read has gone on for longer, however it trickles."""
+        since = self._reading_since
+        if since is not None and time.monotonic() - since > most_s:
+            self._is_slow = True
+            self.cut()
+
+    def cut(self) -> None:
+        """Cut the connection: whoever reads from it gets what has come, then its end."""
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Give the connection back where the body was read whole, close it otherwise."""
         with suppress(OSError, http.client.HTTPException, ValueError, AttributeError):
             if self._answer.length is not None and self._answer.length <= _MOST_DRAINED:
                 self._answer.read()
-        whole = self._answer.isclosed() and not self._answer.will_close
+        whole = self._answer.isclosed() and not self._answer.will_close and not self._is_slow
+        self._wire.ended(self)
         self._answer.close()
         self._wire.give_back(self._place, self._connection, usable=whole)
 
@@ -78,6 +102,7 @@ class Wire:
         self._lock = threading.Lock()
         self._idle: dict[Place, list[http.client.HTTPConnection]] = {}
         self._busy: set[http.client.HTTPConnection] = set()
+        self._answers: set[Response] = set()
         self._context: ssl.SSLContext | None = None
         self.stopped = threading.Event()
 
@@ -96,13 +121,28 @@ class Wire:
                 connection.request(
                     "GET", target, headers=dict(headers) | _proxy_login(proxy, place)
                 )
-                return Response(self, place, connection, shown)
+                response = Response(self, place, connection, shown)
+                with self._lock:
+                    self._answers.add(response)
+                return response  # noqa: TRY300
             except (OSError, http.client.HTTPException, AttributeError) as error:
                 self.give_back(place, connection, usable=False)
                 # A server may close an idle connection at any time; only a fresh one tells.
                 if not was_open or isinstance(error, TimeoutError):
                     raise self.failure(error, shown=shown) from None
         raise AssertionError("the second attempt is always on a fresh connection")
+
+    def ended(self, response: Response) -> None:
+        """Forget an answer that is read."""
+        with self._lock:
+            self._answers.discard(response)
+
+    def cut_slow(self) -> None:
+        """Cut the connections where a read, small as it is, takes longer than a stall may."""
+        with self._lock:
+            answers = list(self._answers)
+        for answer in answers:
+            answer.cut_if_slow(self._stall_s)
 
     def give_back(
         self, place: Place, connection: http.client.HTTPConnection, *, usable: bool
@@ -122,15 +162,13 @@ class Wire:
         if isinstance(error, TimeoutError):
             return unreachable(f"no bytes for {self._stall_s:g} s", where=shown)
         if isinstance(error, ssl.SSLCertVerificationError):
-            return unreachable(
-                f"its certificate is not trusted ({error.verify_message}); "
-                "SSL_CERT_FILE names a file with further authorities",
-                where=shown,
-            )
+            return untrusted(error.verify_message, where=shown)
         if isinstance(error, http.client.IncompleteRead | http.client.RemoteDisconnected):
             return unreachable("the connection was cut", where=shown)
-        text = getattr(error, "strerror", None) or type(error).__name__
-        return unreachable(str(text).lower(), where=shown)
+        if isinstance(error, http.client.HTTPException | ValueError):
+            return unreachable("what answers does not speak HTTP", where=shown)
+        text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return unreachable(str(text)[:100].lower(), where=shown)
 
     def stop(self) -> None:
         """Cut every connection; whoever reads from one gets StoppedError."""
@@ -138,7 +176,9 @@ class Wire:
         with self._lock:
             idle = [entry for entries in self._idle.values() for entry in entries]
             self._idle.clear()
-            busy = list(self._busy)
+            busy, answers = list(self._busy), list(self._answers)
+        for answer in answers:
+            answer.cut()
         for connection in busy:
             if connection.sock is not None:
                 with suppress(OSError):
@@ -186,7 +226,8 @@ class Wire:
         return connection
 
     def _proxy(self, parts: SplitResult) -> SplitResult | None:
-        named = getproxies().get(parts.scheme)
+        proxies = getproxies()
+        named = proxies.get(parts.scheme) or proxies.get("all")
         if not named or proxy_bypass(parts.netloc.rpartition("@")[2]):
             return None
         proxy = urlsplit(named if "://" in named else f"http://{named}")

@@ -1,10 +1,10 @@
 """The threads of a download: each takes a file, or a part of one, until nothing is left."""
 
-import os
 import queue
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Final
 
 from k31ctl.errors import EndpointError, K31Error, NotProvenError, RefusedError
@@ -18,16 +18,16 @@ from k31ctl.fetch.events import (
     Paused,
     Retried,
 )
-from k31ctl.fetch.hub import Hub, Patience, Snapshot
-from k31ctl.fetch.journal import Journal, sync_folder
+from k31ctl.fetch.hub import Hub, HubFile, Snapshot
+from k31ctl.fetch.journal import Journal
+from k31ctl.fetch.marks import note_marks
+from k31ctl.fetch.patience import Patience
 from k31ctl.fetch.planning import FetchPlan, FilePlan, FileState
-from k31ctl.fetch.throttle import Throttle
+from k31ctl.fetch.threads import Threads
+from k31ctl.fetch.throttle import LARGEST_PIECE, SMALLEST_PIECE, Throttle, next_piece_bytes
 from k31ctl.fetch.transfer import CHUNK_BYTES, Claim, Transfer
 from k31ctl.fetch.trouble import StoppedError, TransferError, disk_failure, unprovable
 
-_PIECE_BYTES: Final = 1024 * 1024
-_SMALLEST_PIECE: Final = 32 * 1024
-_FAST_S, _SLOW_S = 0.05, 0.5
 _LOOK_S: Final = 0.05
 _SYNC_S: Final = 1.0
 _JOIN_S: Final = 1.5
@@ -60,8 +60,8 @@ class Workers:
         self._unfinished = 0
         self._verified: dict[str, str] = {}
         self._bytes_verified = 0
-        self._threads: list[threading.Thread] = []
-        self._background: list[threading.Thread] = []
+        self._threads = Threads(stop=hub.stop)
+        self._background = Threads(stop=hub.stop)
         self._ended = threading.Event()
         self._last_bytes_at = time.monotonic()
         self._paused = False
@@ -73,34 +73,33 @@ class Workers:
 
     def start(self, connections: int) -> None:
         """Start the threads."""
-        self._threads = [
-            threading.Thread(target=self._work, name=f"fetch-{number}", daemon=True)
-            for number in range(connections)
-        ]
-        self._background = [
-            threading.Thread(target=self._finish_files, name="fetch-finish", daemon=True),
-            threading.Thread(target=self._sync_parts, name="fetch-sync", daemon=True),
-        ]
-        for thread in (*self._threads, *self._background):
-            thread.start()
+        self._threads.start([self._work] * connections, name="fetch")
+        self._background.start(
+            [self._finish_files, self._sync_parts, lambda: self._hub.cut_slow_until(self._ended)],
+            name="fetch-background",
+        )
 
     def is_running(self) -> bool:
         """Whether there is work that is not done."""
         with self._lock:
             waits = self._unfinished > 0 and not self._hub.stopped.is_set()
-        return waits or any(thread.is_alive() for thread in self._threads)
+        return waits or self._threads.are_running()
 
     def stop(self) -> None:
         """End the threads; work that is not done stays as it is on the disk."""
         self._hub.stop()
         self._ended.set()
         self._to_finish.put(None)
-        deadline = time.monotonic() + _JOIN_S
-        for thread in (*self._threads, *self._background):
-            thread.join(max(0.0, deadline - time.monotonic()))
-        if not any(thread.is_alive() for thread in self._threads):
+        self._threads.join(timeout_s=_JOIN_S)
+        self._background.join(timeout_s=_JOIN_S / 3)
+        if not self._threads.are_running():
             for transfer in self._active:
                 transfer.close()
+
+    def raise_unforeseen(self) -> None:
+        """Raise what ended a thread, if it is a fault of this program."""
+        self._threads.raise_unforeseen()
+        self._background.raise_unforeseen()
 
     def verified(self) -> dict[str, str]:
         """Return the SHA-256 of every file that is here and proven."""
@@ -118,19 +117,16 @@ class Workers:
             return tuple((t.file.path, t.frontier, t.file.size_bytes) for t in self._active)
 
     def _work(self) -> None:
-        try:
-            while not self._hub.stopped.is_set():
-                entry, transfer = self._next()
-                if entry is not None:
-                    self._take_file(entry)
-                elif transfer is not None:
-                    self._take_part(transfer)
-                elif self._is_idle():
-                    return
-                else:
-                    self._hub.stopped.wait(_LOOK_S)
-        except StoppedError:
-            return
+        while not self._hub.stopped.is_set():
+            entry, transfer = self._next()
+            if entry is not None:
+                self._take_file(entry)
+            elif transfer is not None:
+                self._take_part(transfer)
+            elif self._is_idle():
+                return
+            else:
+                self._hub.stopped.wait(_LOOK_S)
 
     def _next(self) -> tuple[FilePlan | None, Transfer | None]:
         """Return a file that nobody has begun, or the one in flight with the most left."""
@@ -181,7 +177,7 @@ class Workers:
         file, path = entry.file, self._journal.folder / entry.file.path
         proof = self._journal.proof(file)
         if proof is not None:
-            self._is_here(entry, proof.sha256)
+            self._is_here(file, proof.sha256, fetched=None)
             return True
         digest = Digest(file)
         if not digest.is_provable:
@@ -197,20 +193,25 @@ class Workers:
             )
             return False
         self._journal.add(file, digest=digest.sha256, synced=False)
-        self._is_here(entry, digest.sha256)
+        note_marks(self._journal.folder, file.path, digest.sha256, digest.marks)
+        self._is_here(file, digest.sha256, fetched=None)
         return True
 
-    def _is_here(self, entry: FilePlan, digest: str) -> None:
-        file = entry.file
+    def _is_here(self, file: HubFile, digest: str, *, fetched: Transfer | None) -> None:
+        """Count a file that is in its place and noted."""
+        reused = fetched is None
         self._journal.drop_part(file)
+        self.events.put(
+            FileVerified(path=file.path, size_bytes=file.size_bytes, sha256=digest, reused=reused)
+        )
         with self._lock:
-            self.bytes_reused += file.size_bytes
+            if fetched is not None:
+                self._active.remove(fetched)
+            self.bytes_reused += file.size_bytes if reused else 0
             self._bytes_verified += file.size_bytes
+            self._last_bytes_at = time.monotonic()
             self._verified[file.path] = digest
             self._unfinished -= 1
-        self.events.put(
-            FileVerified(path=file.path, size_bytes=file.size_bytes, sha256=digest, reused=True)
-        )
 
     def _tell_started(self, entry: FilePlan, bytes_reused: int, *, is_check: bool) -> None:
         self.events.put(
@@ -239,7 +240,7 @@ class Workers:
         """Fetch one range, asking again as often as patience allows."""
         patience = self._hub.patience(transfer.file.path)
         in_order = transfer.is_next(claim)
-        size = _PIECE_BYTES if in_order else min(CHUNK_BYTES, claim.end - claim.start)
+        size = LARGEST_PIECE if in_order else min(CHUNK_BYTES, claim.end - claim.start)
         buffer = memoryview(bytearray(size))
         while claim.position < claim.end:
             self._wait_for_hours()
@@ -261,7 +262,7 @@ class Workers:
         *,
         in_order: bool,
     ) -> None:
-        piece = _SMALLEST_PIECE
+        piece = SMALLEST_PIECE
         attempt = patience.num_failures + transfer.num_rounds
         with self._hub.open_range(
             self._snapshot, transfer.file, claim.position, claim.end, attempt=attempt
@@ -273,7 +274,7 @@ class Workers:
                 count = body.readinto(buffer[offset : offset + num_bytes])
                 if count == 0:
                     return
-                piece = _next_piece(piece, time.monotonic() - begun)
+                piece = next_piece_bytes(piece, seconds=time.monotonic() - begun)
                 view = buffer[offset : offset + count]
                 self._arrived(count)
                 transfer.write(claim, view)
@@ -301,7 +302,8 @@ class Workers:
             if self._hub.stopped.wait(min(wait_s, 1.0)):
                 raise StoppedError
         with self._lock:
-            self._paused = False
+            if self._paused:
+                self._paused, self._last_bytes_at = False, time.monotonic()
 
     def _complete(self, transfer: Transfer) -> None:
         """Prove a file of which all bytes are here, or fetch it again."""
@@ -309,10 +311,14 @@ class Workers:
             self._to_finish.put(transfer)
             return
         path = transfer.file.path
-        self.events.put(Mismatched(path=path, reason="its SHA-256 is not the published one"))
+        sources = ", ".join(self._hub.origins.of(path)) or "the folder"
+        self.events.put(
+            Mismatched(path=path, reason=f"its SHA-256 is not the published one (from {sources})")
+        )
+        other_source = self._hub.wrong_bytes(transfer.file)
         with self._lock:
             self.bytes_reused -= transfer.bytes_reused
-        if transfer.start_over():
+        if transfer.start_over(other_source=other_source):
             with self._lock:
                 self.num_refetched += 1
             return
@@ -326,31 +332,16 @@ class Workers:
         """Put proven files into their places, once the disk has confirmed them."""
         while (transfer := self._to_finish.get()) is not None:
             try:
-                self._finish(transfer)
+                digest = transfer.place(sync=self._sync)
+                marks = transfer.digest.marks
+                note_marks(self._journal.folder, transfer.file.path, digest, marks)
+                self._is_here(transfer.file, digest, fetched=transfer)
+                if self._to_finish.empty():
+                    self._journal.save()
             except OSError as error:
                 self._disk_failed(error, path=transfer.file.path)
-
-    def _finish(self, transfer: Transfer) -> None:
-        file = transfer.file
-        if self._sync:
-            transfer.sync()
-        transfer.close()
-        path = self._journal.folder / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(self._journal.part_path(file), path)  # noqa: PTH105
-        if self._sync:
-            sync_folder(path.parent)
-        digest = transfer.digest.sha256
-        self._journal.add(file, digest=digest, synced=self._sync)
-        self._journal.drop_part(file)
-        with self._lock:
-            self._active.remove(transfer)
-            self._bytes_verified += file.size_bytes
-            self._verified[file.path] = digest
-            self._unfinished -= 1
-        self.events.put(
-            FileVerified(path=file.path, size_bytes=file.size_bytes, sha256=digest, reused=False)
-        )
+        with suppress(OSError):  # what is not written down is read again
+            self._journal.save()
 
     def _sync_parts(self) -> None:
         """Have the disk confirm parts as they grow, so that the last wait is short."""
@@ -403,10 +394,3 @@ class Workers:
             self.failure = disk_failure(error, where=path) if first else self.failure
             self._unfinished = 0
             self._pending.clear()
-
-
-def _next_piece(piece: int, seconds: float) -> int:
-    """Return how much to read at once: large where bytes are quick, small where they are slow."""
-    if seconds < _FAST_S:
-        return min(2 * piece, _PIECE_BYTES)
-    return max(piece // 2, _SMALLEST_PIECE) if seconds > _SLOW_S else piece

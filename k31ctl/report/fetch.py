@@ -3,70 +3,144 @@
 import json
 import shlex
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from typing import Any, Final
 
 from k31ctl import units
-from k31ctl.fetch.events import Event, Finished, Planned
+from k31ctl.core.gates import Gate, evaluate
+from k31ctl.errors import GateError
+from k31ctl.fetch.authority import Authority, AuthorityKind
+from k31ctl.fetch.events import Event, Finished, Planned, Retried
+from k31ctl.fetch.hub import Snapshot
+from k31ctl.fetch.part_plan import PartPlan
 from k31ctl.fetch.planning import FetchPlan, FileState
-from k31ctl.fetch.space import Space, require_room
+from k31ctl.fetch.space import require_room
 from k31ctl.report.durations import duration
 from k31ctl.report.envelope import envelope, plain
+from k31ctl.report.fetch_part import (
+    part_finished_text,
+    part_inputs,
+    part_plan_text,
+    part_planned,
+)
 from k31ctl.report.fetch_progress import Lines
+from k31ctl.report.fetch_words import (
+    expected_time,
+    files,
+    licence_text,
+    room,
+    size,
+    space_result,
+)
 
 
-def show_fetch_plan(plan: FetchPlan, *, as_json: bool) -> None:
+def show_fetch_plan(
+    plan: FetchPlan | PartPlan, *, as_json: bool, gates: Sequence[Gate] = ()
+) -> None:
     """Write what would be done to standard output; raises RefusedError where there is no room."""
+    _check_names(gates, plan)
     if as_json:
         sys.stdout.write(envelope("fetch", inputs=_inputs(plan), result=_planned(plan)))
     else:
         sys.stdout.write(plan_text(plan))
-    require_room(plan.space)
+    if plan.space is not None:
+        require_room(plan.space)
+    _require(gates, _planned(plan) | _NOTHING_YET, where=str(plan.folder))
 
 
-def show_fetch(events: Iterator[Event], *, as_json: bool, as_events: bool) -> None:
+def show_fetch(
+    events: Generator[Event, None, None],
+    *,
+    as_json: bool,
+    as_events: bool,
+    gates: Sequence[Gate] = (),
+) -> None:
     """Show a download while it runs; the answer goes to standard output, the rest to error.
 
-    Raises the failure where a file could not be had or proven; an interrupt is shown with the
-    command that goes on.
+    Raises the failure where a file could not be had or proven, and GateError for the first
+    condition that is not met; an interrupt is shown with the command that goes on. A condition on
+    a name that the result does not have is refused before the first byte.
     """
     lines = Lines(sys.stderr)
-    plan: FetchPlan | None = None
-    finished: Finished | None = None
     try:
-        for event in events:
-            match event:
-                case Planned():
-                    plan = event.plan
-                    if not (as_json or as_events):
-                        sys.stderr.write(plan_text(plan))
-                case Finished():
-                    finished = event
-                case _:
-                    lines.show(event)
-            if as_events:
-                sys.stdout.write(event_line(event))
-                sys.stdout.flush()
+        with closing(events):
+            plan, finished = _shown(
+                events, lines, gates=gates, as_json=as_json, as_events=as_events
+            )
     except KeyboardInterrupt:
         lines.clear()
-        events.close()  # type: ignore[attr-defined]
         sys.stderr.write(f"stopped; what is here is kept. To go on:\n  {resume_command()}\n")
         raise
-    lines.clear()
-    assert plan is not None
-    assert finished is not None
+    finally:
+        lines.clear()
+    result = _planned(plan) | _result(finished)
     if as_json:
-        sys.stdout.write(
-            envelope("fetch", inputs=_inputs(plan), result=_planned(plan) | _result(finished))
-        )
+        sys.stdout.write(envelope("fetch", inputs=_inputs(plan), result=result))
     elif not as_events:
         sys.stdout.write(finished_text(plan, finished))
     if finished.failure is not None:
         raise finished.failure
+    _require(gates, result, where=str(plan.folder))
 
 
-def plan_text(plan: FetchPlan) -> str:
+def show_retry(what: str, reason: str, wait_s: float) -> None:
+    """Write to standard error that a hub is asked again, before there is anything else to show."""
+    Lines(sys.stderr).show(Retried(path=what, reason=reason, wait_s=wait_s))
+
+
+def _shown(
+    events: Iterator[Event],
+    lines: Lines,
+    *,
+    gates: Sequence[Gate],
+    as_json: bool,
+    as_events: bool,
+) -> tuple[FetchPlan | PartPlan, Finished]:
+    """Show each event as it comes; returns what was planned and what came of it."""
+    plan: FetchPlan | PartPlan | None = None
+    finished: Finished | None = None
+    for event in events:
+        match event:
+            case Planned():
+                plan = event.plan
+                _check_names(gates, plan)
+                if not (as_json or as_events):
+                    sys.stderr.write(plan_text(plan))
+            case Finished():
+                finished = event
+            case _:
+                lines.show(event)
+        if as_events:
+            sys.stdout.write(event_line(event))
+            sys.stdout.flush()
+    assert plan is not None
+    assert finished is not None
+    return plan, finished
+
+
+def _check_names(gates: Sequence[Gate], plan: FetchPlan | PartPlan) -> None:
+    """Raise UsageError for a condition on what the result does not have."""
+    for gate in gates:
+        evaluate(gate, _planned(plan) | _NOTHING_YET)
+
+
+def _require(gates: Sequence[Gate], result: dict[str, Any], *, where: str) -> None:
+    """Raise GateError for the first condition that is not met."""
+    for gate in gates:
+        held = evaluate(gate, result)
+        if not held.passed:
+            raise GateError(
+                f"{gate.text} does not hold: it is {held.actual_text}",
+                where=f"--gate, {where}",
+                remedy="change what is fetched, or change the gate",
+            )
+
+
+def plan_text(plan: FetchPlan | PartPlan) -> str:
     """Return what will be done, in words."""
+    if isinstance(plan, PartPlan):
+        return part_plan_text(plan)
     snapshot, space = plan.snapshot, plan.space
     total = f"{units.show(plan.bytes_total, 'B')} ({units.show_bytes(plan.bytes_total)})"
     rows = []
@@ -76,31 +150,43 @@ def plan_text(plan: FetchPlan) -> str:
         (FileState.PARTIAL, "here in part"),
     ):
         if plan.num_in(state):
-            rows.append((label, f"{_size(plan.bytes_in(state))} in {_files(plan.num_in(state))}"))
+            rows.append((label, f"{size(plan.bytes_in(state))} in {files(plan.num_in(state))}"))
     rows.append(("to download", _to_download(plan)))
-    rows.append((f"free on {space.mount}", f"{_size(space.free_bytes)}, {_room(space)}"))
-    if space.quota_bytes is not None:
-        rows.append(("left of your quota", _size(space.quota_bytes)))
-    rows.append(("licence", _licence(plan)))
-    head = f"{snapshot.repo} at {snapshot.commit[:8]}: {_files(len(plan.files))}, {total}\n"
+    if space is not None:
+        rows.append((f"free on {space.mount}", f"{size(space.free_bytes)}, {room(space)}"))
+    if space is not None and space.quota_bytes is not None:
+        rows.append(("left of your quota", size(space.quota_bytes)))
+    rows.append(("licence", licence_text(snapshot.licence, snapshot.gated)))
+    rows.append(("proven against", _authority(snapshot)))
+    rows += [("note", note) for note in snapshot.notes]
+    head = f"{snapshot.repo} at {snapshot.commit[:8]}: {files(len(plan.files))}, {total}\n"
     return head + "".join(f"{label:<26}{text}\n" for label, text in rows)
 
 
-def finished_text(plan: FetchPlan, finished: Finished) -> str:
+def finished_text(plan: FetchPlan | PartPlan, finished: Finished) -> str:
     """Return what came of it, in words."""
+    if isinstance(plan, PartPlan):
+        return part_finished_text(plan, finished)
     rate = finished.bytes_downloaded / max(finished.seconds, 1e-6)
-    done = f"{finished.num_verified} of {_files(finished.num_files)} here and proven"
-    parts = [f"{_size(finished.bytes_downloaded)} downloaded in {duration(finished.seconds)}"]
+    done = f"{finished.num_verified} of {files(finished.num_files)} here and proven"
+    parts = [f"{size(finished.bytes_downloaded)} downloaded in {duration(finished.seconds)}"]
     if finished.bytes_downloaded:
         parts[0] += f" ({units.show(rate, 'B/s')})"
     if finished.bytes_reused:
-        parts.append(f"{_size(finished.bytes_reused)} reused")
+        parts.append(f"{size(finished.bytes_reused)} reused")
     if finished.num_retries:
-        parts.append(f"{finished.num_retries} requests repeated")
+        noun = "request" if finished.num_retries == 1 else "requests"
+        parts.append(f"{finished.num_retries} {noun} repeated")
     if finished.num_refetched:
-        parts.append(f"{_files(finished.num_refetched)} fetched again after wrong bytes")
-    return f"{done}: {', '.join(parts)}\n" + (
-        f"record  {plan.folder / 'k31ctl-manifest.json'}\n" if finished.is_proven else ""
+        parts.append(f"{files(finished.num_refetched)} fetched again after wrong bytes")
+    return (
+        f"{done}: {', '.join(parts)}\n"
+        + _sources(plan, finished)
+        + (
+            f"record  {plan.target or plan.folder}/k31ctl-manifest.json\n"
+            if finished.is_proven
+            else ""
+        )
     )
 
 
@@ -121,20 +207,26 @@ def resume_command() -> str:
     return shlex.join(["k31ctl", *sys.argv[1:]])
 
 
-def _inputs(plan: FetchPlan) -> dict[str, Any]:
+def _inputs(plan: FetchPlan | PartPlan) -> dict[str, Any]:
+    if isinstance(plan, PartPlan):
+        return part_inputs(plan)
     return {
         "repo": plan.snapshot.repo,
         "revision": plan.revision,
         "endpoint": plan.snapshot.endpoint,
-        "to": str(plan.folder),
+        "to": plan.target or str(plan.folder),
     }
 
 
-def _planned(plan: FetchPlan) -> dict[str, Any]:
+def _planned(plan: FetchPlan | PartPlan) -> dict[str, Any]:
+    if isinstance(plan, PartPlan):
+        return part_planned(plan)
     space = plan.space
     return {
         "commit": plan.snapshot.commit,
         "licence": plan.snapshot.licence,
+        "proven_against": _proven_against(plan.snapshot),
+        "notes": plan.snapshot.notes,
         "gated": plan.snapshot.gated,
         "files": len(plan.files),
         "file_list": [
@@ -152,22 +244,17 @@ def _planned(plan: FetchPlan) -> dict[str, Any]:
         "bytes_proven": plan.bytes_in(FileState.PROVEN),
         "bytes_downloaded": 0,
         "bytes_reused": 0,
+        "sources": [],
         "verified": plan.num_in(FileState.PROVEN) == len(plan.files),
         "seconds": 0.0,
         "eta_s": plan.eta_s,
         "rate_bytes_per_s": plan.rate_bytes_per_s,
         "rate_source": plan.rate_source or None,
-        "filesystems": [
-            {
-                "mount": space.mount,
-                "free_bytes": space.free_bytes,
-                "needed_bytes": space.needed_bytes,
-                "free_inodes": space.free_inodes,
-                "quota_bytes": space.quota_bytes,
-            }
-        ],
-        "free_bytes": space.free_bytes,
-    }
+    } | space_result(space)
+
+
+# Names that only a finished run fills, so that a gate may name them from the start.
+_NOTHING_YET: Final[dict[str, Any]] = {"num_verified": 0, "num_retries": 0, "num_refetched": 0}
 
 
 def _result(finished: Finished) -> dict[str, Any]:
@@ -180,33 +267,34 @@ def _result(finished: Finished) -> dict[str, Any]:
         "num_retries": finished.num_retries,
         "num_refetched": finished.num_refetched,
         "seconds": finished.seconds,
+        "sources": plain(finished.sources),
         "failed": plain(finished.failed),
     }
 
 
+def _proven_against(snapshot: Snapshot) -> dict[str, Any]:
+    hub = Authority(kind=AuthorityKind.HUB, source=snapshot.endpoint)
+    found: dict[str, Any] = plain(snapshot.authority or hub)
+    return found
+
+
 def _to_download(plan: FetchPlan) -> str:
-    text = _size(plan.bytes_to_get)
-    if plan.bytes_to_get and plan.eta_s is not None and plan.rate_bytes_per_s:
-        rate = units.show(plan.rate_bytes_per_s, "B/s")
-        text += f", about {duration(plan.eta_s)} at {rate} ({plan.rate_source})"
-    return text
+    return size(plan.bytes_to_get) + expected_time(plan)
 
 
-def _room(space: Space) -> str:
-    if space.left_bytes < 0:
-        return f"{_size(-space.left_bytes)} too little"
-    return f"enough ({_size(space.left_bytes)} are left afterwards)"
+def _authority(snapshot: Snapshot) -> str:
+    authority = snapshot.authority
+    if authority is None:
+        return f"what {snapshot.endpoint} publishes"
+    return f"the record of {authority.source} alone, no hub ({authority.reason})"
 
 
-def _licence(plan: FetchPlan) -> str:
-    snapshot = plan.snapshot
-    gate = f"gated ({snapshot.gated})" if snapshot.gated else "not gated"
-    return f"{snapshot.licence or 'not named by the hub'}; {gate}"
-
-
-def _size(num_bytes: int) -> str:
-    return units.show(num_bytes, "B")
-
-
-def _files(count: int) -> str:
-    return f"{count:,} file" + ("" if count == 1 else "s")
+def _sources(plan: FetchPlan, finished: Finished) -> str:
+    """Say what each source gave, where there was more than the hub, and whose word it rests on."""
+    uses = finished.sources
+    authority = plan.snapshot.authority
+    lines = ""
+    if authority is not None or any(use.source != plan.snapshot.endpoint for use in uses):
+        lines = "".join(f"from    {use.source}  {size(use.num_bytes)}\n" for use in uses)
+        lines += f"proven  against {_authority(plan.snapshot)}\n"
+    return lines

@@ -20,6 +20,8 @@ from k31ctl.report.durations import duration
 
 _EVERY_S: Final = 10.0
 _BAR: Final = 20
+# Name, bar and size of the whole leave room for rate and time in 80 columns.
+_WHOLE_NAME, _WHOLE_BAR = 18, 10
 _MOST_FILES: Final = 8
 
 
@@ -68,7 +70,9 @@ def progress_lines(event: Progress) -> list[str]:
     lines = [_line(path, done, size) for path, done, size in event.path_bytes[:_MOST_FILES]]
     eta = f", {duration(event.eta_s)} left" if event.eta_s is not None else ""
     rate = units.show(event.rate_bytes_per_s, "B/s")
-    total = _line("all", event.bytes_done, event.bytes_total)
+    total = _line(
+        event.what, event.bytes_done, event.bytes_total, name_width=_WHOLE_NAME, bar=_WHOLE_BAR
+    )
     return [*lines, f"{total}  {rate}{eta}"]
 
 
@@ -83,7 +87,8 @@ def event_text(event: Event) -> str | None:
         case FileStarted() if event.bytes_reused:
             text = f"going on with {event.path} after {units.show(event.bytes_reused, 'B')}"
         case FileVerified() if not event.reused:
-            text = f"proven {event.path}  {units.show(event.size_bytes, 'B')}"
+            done = "proven" if event.is_published else "written"
+            text = f"{done} {event.path}  {units.show(event.size_bytes, 'B')}"
         case Retried():
             wait = f" in {duration(event.wait_s)}" if event.wait_s else ""
             text = f"again{wait}: {event.path}: {event.reason}"
@@ -96,8 +101,8 @@ def event_text(event: Event) -> str | None:
     return text
 
 
-def _line(path: str, done: int, size: int) -> str:
+def _line(path: str, done: int, size: int, *, name_width: int = 34, bar: int = _BAR) -> str:
     fraction = done / size if size else 1.0
-    bar = ("#" * int(_BAR * fraction)).ljust(_BAR, ".")
-    name = path if len(path) <= 34 else "..." + path[-31:]  # noqa: PLR2004 - as in 80 columns
-    return f"{name:<34} {bar} {fraction:6.1%} {units.show(size, 'B'):>8}"
+    drawn = ("#" * int(bar * fraction)).ljust(bar, ".")
+    name = path if len(path) <= name_width else "..." + path[3 - name_width :]
+    return f"{name:<{name_width}} {drawn} {fraction:6.1%} {units.show(size, 'B'):>8}"

@@ -9,10 +9,12 @@ from k31ctl.core.gates import Gate, evaluate
 from k31ctl.errors import GateError
 from k31ctl.fetch.findings import Finding, Level, Severity
 from k31ctl.fetch.inspection import NAMES_CAP
+from k31ctl.fetch.repair import Repair
 from k31ctl.fetch.verify import Verification
 from k31ctl.report.envelope import envelope
 from k31ctl.report.inspect import inspection_result
 from k31ctl.report.lines import folded, printable
+from k31ctl.report.provenance import provenance, provenance_lines
 from k31ctl.units import show_bytes
 
 _MAX_LINES: Final = 20
@@ -50,6 +52,7 @@ def verification_result(found: Verification) -> dict[str, Any]:
         "deepest": found.deepest,
         "record": found.record or None,
         "partial": found.is_partial,
+        "provenance": None if found.manifest is None else provenance(found.manifest),
         "journal_kept": found.journal_kept,
         "num_findings": len(found.findings),
         "num_errors": len(errors),
@@ -62,6 +65,9 @@ def verification_result(found: Verification) -> dict[str, Any]:
         "hashed_bytes": found.digests.hashed_bytes,
         "values_tensors": found.num_values_tensors,
         "values_bytes": found.values_bytes,
+        "values_files_reused": found.num_values_reused,
+        "part_of": found.part_of,
+        "repair": _repair(found.repair),
     }
     names = ("num_tensors", "total_bytes", "total_params", "missing", "unexpected", "mismatched")
     held = {} if found.inspection is None else inspection_result(found.inspection)
@@ -90,6 +96,9 @@ def _text(found: Verification) -> list[str]:
     d = found.digests
     lines = [*folded(_conclusion(found), indent=""), ""]
     record = f"{d.num_files:,} files in {found.record}" if found.record else "no record here"
+    if found.manifest is not None:
+        for line in provenance_lines(found.manifest):
+            lines += folded(line, indent="")
     lines += folded(f"sizes      {record}", indent="")
     if found.deepest is not Level.SIZES:
         lines.append(
@@ -102,18 +111,50 @@ def _text(found: Verification) -> list[str]:
     if found.deepest is Level.VALUES:
         lines.append(
             f"values     {found.num_values_tensors:,} tensors, {show_bytes(found.values_bytes)}"
+            + (
+                f", {found.num_values_reused:,} files read before"
+                if found.num_values_reused
+                else ""
+            )
         )
+    if found.repair is not None:
+        lines += _repair_lines(found.repair)
     for severity, title in ((Severity.ERROR, "errors"), (Severity.WARNING, "warnings")):
         told = [f for f in found.findings if f.severity is severity]
         lines += _section(f"{title}: {len(told):,}", told)
     notes = list(found.warnings)
     if found.is_partial:
-        notes.append("this is a part of a checkpoint: tensors outside it are not missed")
+        notes.append(
+            f"this is a part of {found.part_of}; tensors outside it are not missed. Its digests "
+            "are of the bytes as they arrived: no published digest covers a part of a file"
+        )
     if not found.journal_kept:
         notes.append("the folder cannot be written: a second run reads everything again")
     return lines + (
         ["", "notes", *(x for n in notes for x in folded(n, indent="  "))] if notes else []
     )
+
+
+def _repair_lines(repair: Repair) -> list[str]:
+    refetched, damaged = show_bytes(repair.bytes_refetched), show_bytes(repair.bytes_damaged)
+    what = f"{refetched} fetched for {damaged} of damaged files"
+    lines = [f"repaired   {len(repair.mended):,} files: {what}"]
+    return lines + [
+        f"           {each.path}  {show_bytes(each.bytes_refetched)}: {each.how.value}"
+        for each in repair.mended[:_MAX_LINES]
+    ]
+
+
+def _repair(repair: Repair | None) -> dict[str, Any] | None:
+    if repair is None:
+        return None
+    return {
+        "files": repair.mended,
+        "num_files": len(repair.mended),
+        "bytes_damaged": repair.bytes_damaged,
+        "bytes_refetched": repair.bytes_refetched,
+        "failure": None if repair.failure is None else repair.failure.what,
+    }
 
 
 def _conclusion(found: Verification) -> str:

@@ -131,3 +131,32 @@ def test_some_layers_carry_on_from_the_stream_of_the_others(tiny: Tiny) -> None:
             part.advance(stream, segments, cache)
         found = upper.finish(stream, slice(None))
     assert torch.equal(found, in_pieces(whole, tokens, [30]))
+
+
+def test_layers_alone_run_from_an_injected_stream(tiny: Tiny, tmp_path: Path) -> None:
+    folder, tokens = tiny("kimi-k3.1-pro"), prompt(30)
+    shutil.copytree(folder, tmp_path / "part")
+    (tmp_path / "part" / "model-00001-of-000002.safetensors").unlink()
+    index = tmp_path / "part" / "model.safetensors.index.json"
+    weight_map = json.loads(index.read_text())["weight_map"]
+    kept = {name: file for name, file in weight_map.items() if "layers.4." in name}
+    index.write_text(json.dumps({"weight_map": kept}))
+    whole, alone = load(folder), load_model(tmp_path / "part", F32, layers=range(4, 5))
+    segments = [Segment(slot=0, start=0, length=30)]
+    with torch.inference_mode():
+        stream = whole.start(tokens)
+        cache = whole.cache(num_slots=1, num_tokens=64)
+        cache.open(64)
+        for number in range(4):
+            whole.layers[number](stream, segments, cache, number, whole.config.norm_eps)
+        assert stream.live_TD is not None
+        injected = alone.inject(stream.live_TD, stream.snapshots)
+        whole.layers[4](stream, segments, cache, 4, whole.config.norm_eps)
+        own = alone.cache(num_slots=1, num_tokens=64)
+        own.open(64)
+        alone.advance(injected, segments, own)
+    assert injected.live_TD is not None
+    assert injected.num_snapshots == 2
+    assert torch.equal(injected.live_TD, stream.live_TD)
+    with pytest.raises(ValueError, match="only layers are here"):
+        alone.start(tokens)

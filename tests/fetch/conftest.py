@@ -24,8 +24,20 @@ def command(hub: HubServer, folder: Path, *options: str) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
+    kept = {k: v for k, v in os.environ.items() if not _is_about_networks(k)}
     return kept | {"PYTHONPATH": str(ROOT), "HF_HOME": "/nonexistent", "COLUMNS": "80"} | more
+
+
+def _is_about_networks(variable: str) -> bool:
+    name = variable.lower()
+    return name.startswith("hf_") or name.endswith(("_proxy", "_ca_bundle", "ssl_cert_file"))
+
+
+@pytest.fixture(autouse=True)
+def _no_network_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proxies and certificates of whoever runs the tests are not what is tested."""
+    for variable in filter(_is_about_networks, list(os.environ)):
+        monkeypatch.delenv(variable)
 
 
 @pytest.fixture

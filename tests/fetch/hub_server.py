@@ -8,6 +8,7 @@ answer that redirects, the bytes at another address.
 import hashlib
 import json
 import socket
+import ssl
 import threading
 import time
 from collections import Counter
@@ -16,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 REPO = "owner/name"
@@ -31,6 +32,7 @@ class Asked:
     path: str
     headers: dict[str, str]
     num_bytes: int = 0
+    at_s: float = field(default_factory=time.monotonic)
 
 
 @dataclass
@@ -45,10 +47,14 @@ class Answer:
     status: int
     headers: dict[str, str]
     content: bytes
+    file: bytes
     cut_after: int | None = None
     stall_after: int | None = None
     stall_s: float = 0.0
     rate: float | None = None
+    piece: int = PIECE
+    protocol: str = "HTTP/1.1"
+    is_chunked: bool = False
 
 
 @dataclass
@@ -60,12 +66,16 @@ class HubServer:
     gated: Any = False
     small: frozenset[str] = frozenset({"config.json", "LICENSE"})
     token: str | None = None
+    commit: str = COMMIT
     redirect_host: str | None = "localhost"
+    location: Callable[[str, str], str] = lambda _name, usual: usual
     fault: Fault = lambda _: None
     api_fault: Callable[[int], tuple[int, dict[str, str], bytes] | None] = lambda _: None
     shown: dict[str, bytes] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    num_at_once: int = 0
+    most_at_once: int = 0
     url: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -79,6 +89,18 @@ class HubServer:
         with self.lock:
             self.asked.clear()
             self.counts.clear()
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Count how many answers with bytes are under way."""
+        with self.lock:
+            self.num_at_once += 1
+            self.most_at_once = max(self.most_at_once, self.num_at_once)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.num_at_once -= 1
 
     def count(self, what: str) -> int:
         with self.lock:
@@ -101,7 +123,7 @@ class HubServer:
             "_id": "1",
             "id": self.repo,
             "modelId": self.repo,
-            "sha": COMMIT,
+            "sha": self.commit,
             "private": False,
             "gated": self.gated,
             "disabled": False,
@@ -135,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif path.startswith("/cdn/"):
             self._bytes(path.removeprefix("/cdn/"), request, linked=False)
         else:
-            prefix = f"/{hub.repo}/resolve/{COMMIT}/"
+            prefix = f"/{hub.repo}/resolve/{hub.commit}/"
             if not path.startswith(prefix):
                 self._plain(404, {"X-Error-Code": "EntryNotFound"}, b"")
             elif self._is_denied():
@@ -168,17 +190,18 @@ class _Handler(BaseHTTPRequestHandler):
         content = self.hub.shown.get(name, self.hub.files[name])
         if name in self.hub.small:
             tag = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-            return {"ETag": f'"{tag}"', "X-Repo-Commit": COMMIT}
+            return {"ETag": f'"{tag}"', "X-Repo-Commit": self.hub.commit}
         tag = hashlib.sha256(content).hexdigest()
         return {
-            "X-Repo-Commit": COMMIT,
+            "X-Repo-Commit": self.hub.commit,
             "X-Linked-Size": str(len(content)),
             "X-Linked-Etag": f'"{tag}"',
         }
 
     def _redirect(self, name: str) -> None:
         port = self.connection.getsockname()[1]
-        target = f"http://{self.hub.redirect_host}:{port}/cdn/{name}?signature=secret"
+        usual = f"http://{self.hub.redirect_host}:{port}/cdn/{quote(name)}?signature=secret"
+        target = self.hub.location(name, usual)
         self._plain(302, self._tags(name) | {"Location": target}, b"")
 
     def _bytes(self, name: str, request: Asked, *, linked: bool) -> None:
@@ -200,29 +223,37 @@ class _Handler(BaseHTTPRequestHandler):
             status=status,
             headers=headers,
             content=content[start:end],
+            file=content,
         )
         answer.headers.setdefault("Content-Length", str(len(answer.content)))
         hub.fault(answer)
-        self._send(answer, request)
+        with hub.answering():
+            self._send(answer, request)
 
     def _send(self, answer: Answer, request: Asked) -> None:
+        self.protocol_version = answer.protocol
+        if answer.is_chunked:
+            answer.headers.pop("Content-Length")
+            answer.headers["Transfer-Encoding"] = "chunked"
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
         self.end_headers()
-        for offset in range(0, len(answer.content), PIECE):
-            piece = answer.content[offset : offset + PIECE]
+        for offset in range(0, len(answer.content), answer.piece):
+            piece = answer.content[offset : offset + answer.piece]
             if answer.cut_after is not None and offset >= answer.cut_after:
                 self.connection.shutdown(socket.SHUT_RDWR)
                 self.close_connection = True
                 return
             if answer.stall_after is not None and offset >= answer.stall_after:
                 time.sleep(answer.stall_s)
-            self.wfile.write(piece)
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if answer.is_chunked else piece)
             request.num_bytes += len(piece)
             if answer.rate:
                 time.sleep(len(piece) / answer.rate)
-        if int(answer.headers["Content-Length"]) != len(answer.content):
+        if answer.is_chunked:
+            self.wfile.write(b"0\r\n\r\n")
+        elif int(answer.headers.get("Content-Length", -1)) != len(answer.content):
             self.close_connection = True
 
     def _plain(self, status: int, headers: dict[str, str], body: bytes) -> None:
@@ -243,11 +274,14 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def running_hub(hub: HubServer) -> Iterator[HubServer]:
-    """Serve until the block ends."""
+def running_hub(hub: HubServer, *, context: ssl.SSLContext | None = None) -> Iterator[HubServer]:
+    """Serve until the block ends, with TLS where a context is given."""
     handler = type("Handler", (_Handler,), {"hub": hub})
     server = _Server(("127.0.0.1", 0), handler)
-    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    scheme = "http" if context is None else "https"
+    hub.url = f"{scheme}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from k31ctl.fetch.deep import check_file, check_values
+from k31ctl.fetch.deep import Values, check_file, check_values
+from k31ctl.fetch.proven import ProvenFiles
 from k31ctl.fetch.value_scan import special_values, weak_groups
+from k31ctl.fetch.watch import Watch
 from tests.fetch.tiny_checkpoint import SHARDS, place_of, write_tiny
 
 
@@ -29,8 +31,15 @@ def put(folder: Path, weight_map: dict[str, str], ending: str, at: int, what: by
     return start + at
 
 
+def checked(folder: Path, *, num_jobs: int = 1, forget: bool = True) -> Values:
+    proven = ProvenFiles(folder, forget=forget)
+    found = check_values(folder, SHARDS, num_jobs=num_jobs, proven=proven, watch=Watch())
+    proven.save()
+    return found
+
+
 def told(folder: Path) -> list[tuple[str, int | None, int | None, str, str]]:
-    found = check_values(folder, SHARDS, num_jobs=1).findings
+    found = checked(folder).findings
     return [
         (f.tensor.rpartition("layers.")[2] if f.tensor else "", f.start, f.end, f.problem,
          f.severity.value)
@@ -110,7 +119,19 @@ def test_many_faults_in_a_tensor_are_counted_and_not_listed(
 
 def test_several_processes_find_what_one_finds(tmp_path: Path, weight_map: dict[str, str]) -> None:
     put(tmp_path, weight_map, "q_proj.weight", 10, b"\x80\x7f")
-    assert check_values(tmp_path, SHARDS, num_jobs=2) == check_values(tmp_path, SHARDS, num_jobs=1)
+    assert checked(tmp_path, num_jobs=2) == checked(tmp_path)
+
+
+def test_values_that_were_read_are_not_read_again_and_told_again(
+    tmp_path: Path, weight_map: dict[str, str]
+) -> None:
+    put(tmp_path, weight_map, "q_proj.weight", 10, b"\x80\x7f")
+    first, second = checked(tmp_path), checked(tmp_path, forget=False)
+    assert (first.num_reused, second.num_reused) == (0, len(SHARDS))
+    assert second.findings == first.findings != ()
+    put(tmp_path, weight_map, "q_proj.weight", 10, b"\x01\x3c")
+    third = checked(tmp_path, forget=False)
+    assert (third.num_reused, third.findings) == (len(SHARDS) - 1, ())
 
 
 def test_a_broken_file_is_left_to_the_structure(tmp_path: Path) -> None:

@@ -1,0 +1,50 @@
+"""Every rule, asked about one launch."""
+
+from k31ctl.core.launch import Form
+from k31ctl.core.rules.container_rules import CONTAINER_RULES
+from k31ctl.core.rules.context import LaunchContext
+from k31ctl.core.rules.finding import Finding, Severity
+from k31ctl.core.rules.model_rules import MODEL_RULES
+from k31ctl.core.rules.place_rules import PLACE_RULES
+from k31ctl.core.rules.read_rules import read_findings
+from k31ctl.core.rules.rule import Rule
+from k31ctl.core.rules.sglang_draft_rules import SGLANG_DRAFT_RULES
+from k31ctl.core.rules.sglang_rules import SGLANG_RULES
+from k31ctl.core.rules.sglang_state_rules import SGLANG_STATE_RULES
+from k31ctl.core.rules.size_rules import SIZE_RULES
+from k31ctl.core.rules.tokenspeed_rules import TOKENSPEED_RULES
+from k31ctl.core.rules.vllm_cache_rules import VLLM_CACHE_RULES
+from k31ctl.core.rules.vllm_draft_rules import VLLM_DRAFT_RULES
+from k31ctl.core.rules.vllm_memory_rules import VLLM_MEMORY_RULES
+from k31ctl.core.rules.vllm_node_rules import VLLM_NODE_RULES
+from k31ctl.core.rules.vllm_rules import VLLM_RULES
+
+RULES: tuple[Rule, ...] = (
+    *MODEL_RULES,
+    *SIZE_RULES,
+    *VLLM_RULES,
+    *VLLM_DRAFT_RULES,
+    *VLLM_NODE_RULES,
+    *VLLM_CACHE_RULES,
+    *VLLM_MEMORY_RULES,
+    *SGLANG_RULES,
+    *SGLANG_DRAFT_RULES,
+    *SGLANG_STATE_RULES,
+    *TOKENSPEED_RULES,
+    *CONTAINER_RULES,
+    *PLACE_RULES,
+)
+_ORDER = list(Severity)
+
+
+def check(context: LaunchContext) -> tuple[Finding, ...]:
+    """Return everything wrong with a launch, worst first, then in the order of its words.
+
+    What depends on the model, the hardware or the container is left out where that is not known.
+    """
+    found = list(read_findings(context))
+    starts_engine = context.launch.form is not Form.SGLANG_ROUTER
+    for rule in RULES if starts_engine else ():
+        if rule.holds(context):
+            found += rule.findings(context)
+    return tuple(sorted(found, key=lambda f: (_ORDER.index(f.severity), f.positions[:1], f.id)))

@@ -1,0 +1,105 @@
+"""A rule: its id, how bad it is, for which releases it holds, what it rests on, and its check."""
+
+from collections.abc import Callable, Iterable
+
+from k31ctl.core.release import release_key
+from k31ctl.core.rules.context import FileKind, LaunchContext
+from k31ctl.core.rules.finding import Change, Finding, Severity
+from k31ctl.values import frozen
+
+
+@frozen
+class Hit:
+    """One place where a rule applies; ``remedy`` and ``severity`` only where this case differs."""
+
+    message: str
+    remedy: str = ""
+    positions: tuple[int, ...] = ()
+    variable: str = ""
+    change: Change | None = None
+    severity: Severity | None = None
+
+
+@frozen
+class Rule:
+    """One rule. ``since`` is the first release that it holds for and ``until`` the first after.
+
+    ``about`` says in one sentence when the rule applies; without ``engines`` it is for all.
+    ``failures`` are the numbers of the reports that it came from, in docs/rules.md. ``absence`` is
+    whether it rests on what is not in the command, which a variable in it may yet bring,
+    ``unset`` whether it rests on a variable that is not set; what is set around a bare command is
+    not known, so there it is only worth knowing.
+    """
+
+    id: str
+    severity: Severity
+    about: str
+    remedy: str
+    source: str
+    check: Callable[[LaunchContext], Iterable[Hit]]
+    engines: tuple[str, ...] = ()
+    since: str = ""
+    until: str = ""
+    failures: tuple[int, ...] = ()
+    absence: bool = False
+    unset: bool = False
+
+    def holds(self, context: LaunchContext) -> bool:
+        """Whether the rule is about this engine and release."""
+        if self.engines and context.name not in self.engines:
+            return False
+        if (self.absence and context.open_ended) or (self.unset and context.open_environment):
+            return False
+        if not (self.since or self.until):
+            return True
+        mine = release_key(context.version)
+        if mine is None:  # a branch counts as newer than every release
+            return not self.until
+        since, until = release_key(self.since), release_key(self.until)
+        return (since is None or mine >= since) and (until is None or mine < until)
+
+    def findings(self, context: LaunchContext) -> Iterable[Finding]:
+        """Return what the rule finds in a launch that it is about."""
+        known = not (self.unset and context.kind is FileKind.COMMAND)
+        for hit in self.check(context):
+            yield Finding(
+                id=self.id,
+                severity=(hit.severity or self.severity) if known else Severity.INFO,
+                message=hit.message,
+                remedy=hit.remedy or self.remedy,
+                source=self.source,
+                positions=hit.positions,
+                variable=hit.variable,
+                change=hit.change,
+            )
+
+
+NOTHING: tuple[Hit, ...] = ()
+
+
+def drop(context: LaunchContext, *flags: str) -> Change:
+    """Return the change that takes every use of these flags out."""
+    used = [s for s in context.launch.settings if s.flag in flags]
+    return Change(remove=tuple(p for setting in used for p in setting.positions))
+
+
+def hit(
+    context: LaunchContext,
+    message: str,
+    *flags: str,
+    remedy: str = "",
+    change: Change | None = None,
+    variable: str = "",
+    severity: Severity | None = None,
+) -> tuple[Hit, ...]:
+    """Return one hit at the flags named."""
+    return (
+        Hit(
+            message=message,
+            remedy=remedy,
+            positions=context.at(*flags),
+            change=change,
+            variable=variable,
+            severity=severity,
+        ),
+    )

@@ -1,0 +1,37 @@
+"""The sources of a folder's files, kept beside them from run to run."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from k31ctl.fetch.journal import STATE_FOLDER, replace
+from k31ctl.fetch.origins import Origins
+
+_NAME: Final = "origins.json"
+
+
+def kept_origins(folder: Path) -> Origins:
+    """Return the sources that earlier runs noted, which are saved as they change."""
+    path = folder / STATE_FOLDER / _NAME
+
+    def save(sources: Mapping[str, list[str]]) -> None:
+        with suppress(OSError):
+            replace(path, sources, sync=False)
+
+    return Origins(_read(path), save=save)
+
+
+def _read(path: Path) -> dict[str, list[str]]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {
+        name: [str(source) for source in sources]
+        for name, sources in found.items()
+        if isinstance(sources, list)
+    }

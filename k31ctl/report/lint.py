@@ -1,0 +1,251 @@
+"""What is wrong with launch files: as text with a diff, JSON, Markdown, SARIF, GitHub's lines."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any, Final
+
+from k31ctl.core.gates import Gate, evaluate
+from k31ctl.core.rules import Finding, Severity
+from k31ctl.errors import GateError, RefusedError, UsageError
+from k31ctl.report.envelope import envelope
+from k31ctl.report.files import write_all
+from k31ctl.report.lint_formats import github_lines, markdown_text, sarif_document
+from k31ctl.serve.lint import Asked
+from k31ctl.serve.lint_files import STANDARD_INPUT, LintedFile
+
+_WIDTH: Final = 80
+_ORIGINAL: Final = ".orig"
+
+
+def show_lint(
+    files: Sequence[LintedFile],
+    *,
+    asked: Asked,
+    output: str,
+    markdown: Path | None,
+    fix: bool,
+    gates: Sequence[Gate],
+) -> None:
+    """Write every finding in the form asked for; with ``fix`` write the changes first."""
+    result = lint_result(files)
+    for gate in gates:
+        evaluate(gate, result)
+    written = _write_fixes(files) if fix else ()
+    if markdown is not None:
+        write_all({markdown: markdown_text(files)})
+    match output:
+        case "json":
+            sys.stdout.write(_document(files, asked, result, gates, written))
+        case "sarif":
+            sys.stdout.write(sarif_document(files))
+        case "github":
+            sys.stdout.write("".join(f"{line}\n" for line in github_lines(files)))
+        case _:
+            lines = _text(files, written)
+            sys.stdout.write("".join(f"{_printable(line)}\n" for line in lines))
+
+
+def require_no_errors(files: Sequence[LintedFile], gates: Sequence[Gate]) -> None:
+    """Raise GateError for the first gate that fails, RefusedError where errors were found."""
+    for gate in gates:
+        held = evaluate(gate, lint_result(files))
+        if not held.passed:
+            raise GateError(
+                f"{gate.text} does not hold: it is {held.actual_text}",
+                where="--gate",
+                remedy="mend what is listed, or change the gate",
+            )
+    bad = [each for each in files if each.count(Severity.ERROR)]
+    if bad:
+        num = sum(each.count(Severity.ERROR) for each in bad)
+        raise RefusedError(
+            f"{_counted(num, 'error')} in {', '.join(each.name for each in bad[:5])}",
+            where=next(f.where for f in bad[0].findings if f.severity is Severity.ERROR),
+            remedy="mend what is listed; --fix writes what is certain",
+        )
+
+
+def lint_result(files: Sequence[LintedFile]) -> dict[str, Any]:
+    """The names and values that JSON and gates see."""
+    findings = [finding_mapping(f) for each in files for f in each.findings]
+    counts = {s.value: sum(each.count(s) for each in files) for s in Severity}
+    return {
+        "errors": counts["error"],
+        "warnings": counts["warning"],
+        "infos": counts["info"],
+        "findings": findings,
+        "launches": [_launch(each.name, launch) for each in files for launch in each.launches],
+        "corrected": [
+            {"file": each.name, "command": list(old), "corrected": list(new)}
+            for each in files
+            for old, new in each.corrected
+        ],
+    }
+
+
+def finding_mapping(finding: Finding) -> dict[str, str]:
+    """A finding as every command of this program prints it."""
+    return {
+        "id": finding.id,
+        "severity": finding.severity.value,
+        "message": finding.message,
+        "remedy": finding.remedy,
+        "source": finding.source,
+        "where": finding.where,
+    }
+
+
+def _launch(name: str, linted: Any) -> dict[str, Any]:
+    context = linted.context
+    return {
+        "file": name,
+        "line": linted.found.line,
+        "kind": context.kind.value,
+        "engine": context.name,
+        "version": context.version,
+        "model": context.model.id if context.model is not None else None,
+        "hardware": context.node.id if context.node is not None else None,
+        "nodes": context.nodes,
+        "gpus": context.ranks,
+    }
+
+
+def _document(
+    files: Sequence[LintedFile],
+    asked: Asked,
+    result: dict[str, Any],
+    gates: Sequence[Gate],
+    written: Sequence[str],
+) -> str:
+    inputs = {
+        "files": [each.name for each in files],
+        "engine": asked.engine or None,
+        "on": asked.hardware or None,
+        "nodes": asked.nodes or None,
+        "model": asked.model or None,
+        "readback": asked.readback or None,
+        "gates": [gate.text for gate in gates],
+    }
+    notes = [note for each in files for note in each.notes]
+    return envelope(
+        "lint",
+        inputs=inputs,
+        result={**result, "written": list(written)},
+        assumptions=list(dict.fromkeys(notes)),
+    )
+
+
+def _write_fixes(files: Sequence[LintedFile]) -> tuple[str, ...]:
+    """Write every changed file whole, and what it was beside it; UsageError for a command."""
+    texts: dict[Path, str] = {}
+    for each in files:
+        if each.source is None or each.name == "standard input":
+            raise UsageError(
+                "only a file can be changed",
+                where="--fix",
+                remedy=f"name a file, not {STANDARD_INPUT} or a command",
+            )
+        if each.fixed is not None and each.fixed.text != each.source.text:
+            path = Path(each.name)
+            texts[path.with_name(path.name + _ORIGINAL)] = each.source.text
+            texts[path] = each.fixed.text
+    modes = {path: path.stat().st_mode & 0o777 for path in texts if path.exists()}
+    write_all(texts)
+    for path, mode in modes.items():
+        path.chmod(mode)
+    return tuple(str(path) for path in texts if not str(path).endswith(_ORIGINAL))
+
+
+def _text(files: Sequence[LintedFile], written: Sequence[str]) -> list[str]:
+    lines: list[str] = []
+    for each in files:
+        lines += _file_text(each, written)
+    return lines
+
+
+def _file_text(file: LintedFile, written: Sequence[str]) -> list[str]:
+    lines: list[str] = []
+    for finding in file.findings:
+        lines += _finding_text(finding)
+    if not file.findings:
+        lines.append(f"{file.name}: nothing wrong found")
+    lines += _diff(file, is_written=file.name in written)
+    for note in file.notes:
+        lines += _folded(note, first="note  ", rest="      ")
+    if file.findings:
+        lines.append(_conclusion(file, is_written=file.name in written))
+    return lines
+
+
+def _finding_text(finding: Finding) -> list[str]:
+    head = f"{finding.where}  {finding.severity.value}  "
+    lines = _folded(finding.message, first=head, rest="    ")
+    lines += _folded(finding.remedy, first="    do      ", rest="            ")
+    lines += _folded(f"{finding.source}  ({finding.id})", first="    source  ", rest="            ")
+    return lines
+
+
+def _diff(file: LintedFile, *, is_written: bool) -> list[str]:
+    """What --fix changes in the file, and the corrected commands that it cannot write."""
+    lines: list[str] = []
+    if file.source is not None and file.fixed is not None:
+        before, after = file.source.text.splitlines(), file.fixed.text.splitlines()
+        names = (file.name, f"{file.name} (corrected)")
+        found = list(unified_diff(before, after, *names, lineterm="", n=1))
+        lines += [line for line in found if not line.startswith("@@")]
+    if not lines:
+        for _, new in file.corrected:
+            lines += ["corrected", *_command_lines(new)]
+    return ["", *lines, ""] if lines else []
+
+
+def _command_lines(words: Sequence[str]) -> list[str]:
+    """A command, one flag to a line."""
+    lines: list[str] = []
+    for word in words:
+        quoted = shlex.quote(word)
+        starts = word.startswith("-") or not lines
+        if starts:
+            lines.append(quoted)
+        else:
+            lines[-1] += f" {quoted}"
+    return [f"  {line} \\" for line in lines[:-1]] + [f"  {line}" for line in lines[-1:]]
+
+
+def _conclusion(file: LintedFile, *, is_written: bool) -> str:
+    parts = [
+        _counted(file.count(severity), severity.value if severity is not Severity.INFO else "note")
+        for severity in Severity
+        if file.count(severity)
+    ]
+    text = ", ".join(parts)
+    made = file.fixed.num_made if file.fixed is not None else 0
+    if is_written:
+        return f"{text}; {_counted(made, 'change')} written, {file.name}{_ORIGINAL} is as it was"
+    if made and file.source is not None and file.name != "standard input":
+        return f"{text}; k31ctl lint --fix {file.name} writes {_counted(made, 'change')}"
+    return text
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _folded(text: str, *, first: str, rest: str) -> list[str]:
+    """Lines of at most 80 columns, the first behind one lead and the others behind another."""
+    lines: list[str] = []
+    for word in " ".join(text.split()).split(" "):
+        if lines and len(lines[-1]) + 1 + len(word) <= _WIDTH:
+            lines[-1] += f" {word}"
+        elif not lines:
+            lines.append(first + word)
+        else:
+            lines.append(rest + word)
+    return lines
+
+
+def _printable(line: str) -> str:
+    return "".join(mark if mark.isprintable() or mark == "\t" else "?" for mark in line)

@@ -1,0 +1,116 @@
+"""Findings in other programs' forms: SARIF 2.1.0, GitHub's workflow commands, Markdown."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from k31ctl import __version__
+from k31ctl.core.rules import Finding, Severity
+from k31ctl.serve.lint_files import LintedFile
+
+_LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+_GITHUB: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def sarif_document(files: Sequence[LintedFile]) -> str:
+    """The findings as one SARIF log with one run."""
+    findings = [finding for each in files for finding in each.findings]
+    ids = sorted({finding.id for finding in findings})
+    first = {finding.id: finding for finding in reversed(findings)}
+    log = {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "k31ctl",
+                        "semanticVersion": __version__,
+                        "rules": [_rule(first[rule_id]) for rule_id in ids],
+                    }
+                },
+                "results": [_result(finding, ids) for finding in findings],
+                "columnKind": "unicodeCodePoints",
+            }
+        ],
+    }
+    return json.dumps(log, indent=2, sort_keys=True, ensure_ascii=True) + "\n"
+
+
+def _rule(finding: Finding) -> dict[str, Any]:
+    return {
+        "id": finding.id,
+        "shortDescription": {"text": finding.message},
+        "help": {"text": f"{finding.remedy}. Source: {finding.source}"},
+        "defaultConfiguration": {"level": _LEVELS[finding.severity]},
+    }
+
+
+def _result(finding: Finding, ids: Sequence[str]) -> dict[str, Any]:
+    name, line = _place(finding)
+    return {
+        "ruleId": finding.id,
+        "ruleIndex": ids.index(finding.id),
+        "level": _LEVELS[finding.severity],
+        "message": {"text": f"{finding.message}; {finding.remedy}"},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": _uri(name)},
+                    "region": {"startLine": line},
+                }
+            }
+        ],
+    }
+
+
+def github_lines(files: Sequence[LintedFile]) -> Iterator[str]:
+    """The findings as commands that GitHub turns into annotations."""
+    for file in files:
+        for finding in file.findings:
+            name, line = _place(finding)
+            where = f"file={_property(name)},line={line},title={_property(finding.id)}"
+            text = _data(f"{finding.message}; {finding.remedy}")
+            yield f"::{_GITHUB[finding.severity]} {where}::{text}"
+
+
+def markdown_text(files: Sequence[LintedFile]) -> str:
+    """The findings as one table to a file."""
+    lines: list[str] = []
+    for file in files:
+        lines += [f"## {_cell(file.name)}", ""]
+        if not file.findings:
+            lines += ["Nothing wrong found.", ""]
+            continue
+        lines += ["| where | severity | what | do | rule |", "| --- | --- | --- | --- | --- |"]
+        lines += [
+            f"| {_cell(f.where)} | {f.severity.value} | {_cell(f.message)} | {_cell(f.remedy)} "
+            f"| `{f.id}` |"
+            for f in file.findings
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _place(finding: Finding) -> tuple[str, int]:
+    name, _, line = finding.where.rpartition(":")
+    return name, int(line)
+
+
+def _uri(name: str) -> str:
+    from urllib.parse import quote  # noqa: PLC0415  only SARIF needs it
+
+    return quote(name)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,151 @@
+"""``docker run`` read: what the container is given, and the command that runs in it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from k31ctl.core.rules import Container
+from k31ctl.serve.read.found import Assigned, SourceWord
+from k31ctl.values import frozen
+
+_PROGRAMS: Final = ("docker", "podman", "nerdctl")
+_ALONE: Final = ("-d", "-i", "-t", "-it", "-ti", "-dit", "-itd", "-id", "-di", "-P", "-q")
+_ALONE_LONG: Final = (
+    "--detach",
+    "--interactive",
+    "--tty",
+    "--rm",
+    "--privileged",
+    "--init",
+    "--read-only",
+    "--no-healthcheck",
+    "--oom-kill-disable",
+    "--sig-proxy",
+    "--publish-all",
+    "--quiet",
+    "--replace",
+)
+_SHELL_ENTRY: Final = ("bash", "sh", "/bin/bash", "/bin/sh")
+
+
+@frozen
+class DockerRun:
+    """A container that is started: what it is given, and its command with its variables."""
+
+    container: Container
+    words: tuple[SourceWord, ...]
+    environment: dict[str, Assigned]
+    open_environment: bool
+
+
+def docker_run(words: Sequence[SourceWord]) -> DockerRun | None:
+    """Return the container that these words start, None where they start none."""
+    at = _run_at(words)
+    if at is None:
+        return None
+    options: list[tuple[str, SourceWord | None]] = []
+    while at < len(words) and words[at].text.startswith("-"):
+        name, equals, _ = words[at].text.partition("=")
+        if equals and name.startswith("--"):
+            options.append((name, replace(words[at], text=words[at].text[len(name) + 1 :])))
+        elif words[at].text in (*_ALONE, *_ALONE_LONG):
+            options.append((words[at].text, None))
+        elif at + 1 < len(words):
+            options.append((words[at].text, words[at + 1]))
+            at += 1
+        at += 1
+    if at >= len(words):
+        return None
+    given = [(name, word) for name, word in options if word is not None]
+    entry = next((word for name, word in given if name == "--entrypoint"), None)
+    command = tuple(words[at + 1 :])
+    return DockerRun(
+        container=_container(words[at].text, options),
+        words=with_entrypoint(words[at].text, command, entry=(entry,) if entry else None),
+        environment=_environment(given),
+        open_environment=any(name == "--env-file" for name, _ in options),
+    )
+
+
+def with_entrypoint(
+    image: str, command: tuple[SourceWord, ...], *, entry: tuple[SourceWord, ...] | None
+) -> tuple[SourceWord, ...]:
+    """The words that run in a container: the image's own entry point, or the one given, first.
+
+    Of the images that serve, those of vLLM's server enter ``vllm serve``.
+    """
+    if entry is not None:
+        return (*entry, *command)
+    name = image.rpartition("/")[2].partition(":")[0].partition("@")[0]
+    if not name.startswith("vllm-openai"):
+        return command
+    first = command[0].text if command else ""
+    if first in ("vllm", "serve", *_SHELL_ENTRY) or first.rpartition("/")[2].startswith("python"):
+        return command
+    line = command[0].line if command else 0
+    return (*(SourceWord(text=text, line=line) for text in ("vllm", "serve")), *command)
+
+
+def size_bytes(text: str) -> int | None:
+    """Bytes of a size as container tools write it (``64g``, ``16gb``, ``64Gi``), None if none."""
+    text = text.strip().lower().removesuffix("b")
+    scale = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+    text = text.removesuffix("i")
+    unit = scale.get(text[-1:], 0)
+    try:
+        return int(float(text[:-1]) * unit) if unit else int(text)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _run_at(words: Sequence[SourceWord]) -> int | None:
+    for at, word in enumerate(words[:12]):
+        if word.text.rpartition("/")[2] in _PROGRAMS:
+            rest = [w.text for w in words[at + 1 : at + 4]]
+            if "run" in rest:
+                return at + 2 + rest.index("run")
+    return None
+
+
+def _environment(given: Sequence[tuple[str, SourceWord]]) -> dict[str, Assigned]:
+    found = {}
+    for option, word in given:
+        if option in ("-e", "--env"):
+            name, equals, value = word.text.partition("=")
+            found[name] = Assigned(
+                value=value, line=word.line, resolved=word.resolved and bool(equals)
+            )
+    return found
+
+
+def _container(image: str, options: Sequence[tuple[str, SourceWord | None]]) -> Container:
+    def values(*names: str) -> list[str]:
+        return [w.text for name, w in options if name in names and w is not None]
+
+    has = {name for name, _ in options}
+    shm = next((size_bytes(text) for text in values("--shm-size")), None)
+    devices, gpus = values("--device"), values("--gpus")
+    limits = [text.partition("=") for text in values("--ulimit")]
+    on_amd = any(text.startswith(("/dev/kfd", "/dev/dri")) for text in devices)
+    return Container(
+        image=image,
+        shm_bytes=shm if shm is not None or not values("--shm-size") else 1 << 40,
+        host_ipc=values("--ipc")[-1:] == ["host"],
+        host_network="host" in (*values("--network"), *values("--net")),
+        privileged="--privileged" in has,
+        memlock_unlimited=any(n == "memlock" and v.startswith("-1") for n, _, v in limits),
+        has_gpus=bool(gpus) or on_amd or "nvidia" in values("--runtime") or "$" in str(options),
+        gpus=gpu_count(gpus[-1]) if gpus else None,
+        rdma=any("infiniband" in text for text in devices),
+        capabilities=tuple(values("--cap-add")),
+    )
+
+
+def gpu_count(text: str) -> int | None:
+    """How many GPUs ``--gpus`` gives, None for all of them or where it cannot be told."""
+    text = text.strip("\"'")
+    if text.isdigit():
+        return int(text)
+    if text.startswith("device="):
+        return len(text.removeprefix("device=").split(","))
+    return None

@@ -1,0 +1,428 @@
+"""Shell scripts read without being run: commands, their words and the variables before them.
+
+Variables, arrays, functions, here-documents and scripts inside ``bash -c`` are followed as far as
+they can be known; what is only known at run time stays as it is written and is not resolved.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from k31ctl.serve.read.found import Assigned, SourceWord, relocated
+from k31ctl.serve.read.shell_text import (
+    MOST_WORDS,
+    Command,
+    TooDeepError,
+    bounded,
+    is_array,
+    is_script,
+    may_start,
+    short,
+    unescaped,
+    unquoted,
+)
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_TALKERS: Final = frozenset(
+    {"echo", "printf", "grep", "pgrep", "pkill", "killall", "ps", "which", "logger", "sed", "awk"}
+)
+_MOST_DEPTH: Final = 200
+_MOST_CALLS: Final = 6
+_MOST_NODES: Final = 400_000
+_BRANCHES: Final = frozenset(
+    {
+        "if_statement",
+        "elif_clause",
+        "else_clause",
+        "while_statement",
+        "for_statement",
+        "c_style_for_statement",
+        "case_statement",
+        "list",
+    }
+)
+_VALUES: Final = frozenset(
+    {
+        "word",
+        "string",
+        "raw_string",
+        "ansi_c_string",
+        "concatenation",
+        "simple_expansion",
+        "expansion",
+        "command_substitution",
+        "process_substitution",
+        "arithmetic_expansion",
+        "number",
+        "translated_string",
+        "brace_expression",
+    }
+)
+_UNKNOWN: Final = ("command_substitution", "process_substitution", "arithmetic_expansion")
+
+
+def shell_commands(
+    text: str,
+    *,
+    environment: dict[str, Assigned] | None = None,
+    variables: Mapping[str, tuple[SourceWord, ...]] | None = None,
+    depth: int = 0,
+) -> tuple[Command, ...]:
+    """Return the simple commands of a script in the order in which they stand in it.
+
+    Raises TooDeepError where the script is nested or long beyond all use.
+    """
+    import tree_sitter  # noqa: PLC0415  only scripts need it
+    import tree_sitter_bash  # noqa: PLC0415
+
+    content = text.encode("utf-8", "surrogatepass")
+    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    reader = _Reader(text, content, dict(environment or {}), depth)
+    reader.variables.update(variables or {})
+    reader.run(parser.parse(content).root_node)
+    return tuple(reader.commands)
+
+
+class _Reader:
+    """One pass over a script's syntax; the commands only grow."""
+
+    def __init__(
+        self, text: str, content: bytes, environment: dict[str, Assigned], depth: int
+    ) -> None:
+        self.text, self.content, self.depth = text, content, depth
+        self.is_ascii = len(text) == len(content)
+        self.exported = environment
+        self.variables: dict[str, tuple[SourceWord, ...]] = {
+            name: (self._as_word(each),) for name, each in environment.items()
+        }
+        self.places: dict[str, Assigned] = {}
+        self.functions: dict[str, Node] = {}
+        self.called: set[str] = set()
+        self.arguments: tuple[SourceWord, ...] | None = None
+        self.commands: list[Command] = []
+        self.num_nodes = 0
+        self.branches = 0
+        self.calls = 0
+        self.all_exported = False
+        self._readers: Mapping[str, Callable[[Node, int], None]] = {
+            "command": self._command,
+            "variable_assignment": self._assign,
+            "declaration_command": self._declare,
+            "function_definition": self._define,
+            "heredoc_body": self._inner_script,
+        }
+
+    def run(self, root: "Node") -> None:
+        self._walk(root, 0)
+        for name in [n for n in self.functions if n not in self.called]:
+            self._call(name, None)
+
+    def _walk(self, node: "Node", level: int) -> None:
+        self.num_nodes += 1
+        if level > _MOST_DEPTH or self.num_nodes > _MOST_NODES:
+            raise TooDeepError("nested deeper, or longer, than any launch script")
+        read = self._readers.get(node.type)
+        if read is not None:
+            read(node, level)
+        elif node.type == "heredoc_redirect":
+            for child in node.children:
+                if child.type == "heredoc_body":
+                    self._walk(child, level + 1)
+        else:
+            self._children(node, level)
+
+    def _children(self, node: "Node", level: int) -> None:
+        branch = node.type in _BRANCHES
+        if node.type == "for_statement":
+            self._forget(node)
+        for at, child in enumerate(node.children):
+            inside = branch and (node.type != "list" or at > 0)
+            self.branches += inside
+            self._walk(child, level + 1)
+            self.branches -= inside
+
+    def _forget(self, node: "Node") -> None:
+        name = node.child_by_field_name("variable")
+        if name is not None:
+            self.variables.pop(self._text(name), None)
+
+    def _define(self, node: "Node", _: int) -> None:
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if name is not None and body is not None:
+            self.functions[self._text(name)] = body
+
+    def _assign(self, node: "Node", _: int = 0) -> None:
+        name, value = self._assignment(node)
+        if not name:
+            return
+        appends = any(child.type == "+=" for child in node.children)
+        if self.branches and (appends or name in self.variables):
+            before = self.variables.get(name, ())
+            if appends or [w.text for w in before] != [w.text for w in value]:
+                unknown = SourceWord(text=f"${name}", line=self._line(node), resolved=False)
+                value = (*before, unknown) if appends else (unknown,)
+        elif appends:
+            value = self._appended(self.variables.get(name, ()), value, node)
+        self.variables[name] = value
+        self.places[name] = self._assigned(node, value)
+        if self.all_exported or name in self.exported:
+            self.exported[name] = self.places[name]
+
+    def _appended(
+        self, before: tuple[SourceWord, ...], value: tuple[SourceWord, ...], node: "Node"
+    ) -> tuple[SourceWord, ...]:
+        given = node.child_by_field_name("value")
+        if given is not None and given.type == "array":
+            return bounded((*before, *value))
+        joined = "".join(w.text for w in (*before, *value))
+        known = all(w.resolved for w in (*before, *value))
+        return (SourceWord(text=short(joined), line=self._line(node), resolved=known),)
+
+    def _assignment(self, node: "Node") -> tuple[str, tuple[SourceWord, ...]]:
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        if name is None or name.type != "variable_name":
+            return "", ()
+        if value is None:
+            return self._text(name), (SourceWord(text="", line=self._line(node)),)
+        if value.type == "array":
+            parts = [child for child in value.named_children if child.type != "comment"]
+            words = (w for child in parts for w in self._words(child))
+            return self._text(name), bounded(words)
+        return self._text(name), (self._word(value),)
+
+    def _assigned(self, node: "Node", value: tuple[SourceWord, ...]) -> Assigned:
+        start, end = self._span(node)
+        return Assigned(
+            value=" ".join(w.text for w in value),
+            line=self._line(node),
+            start=start,
+            end=end,
+            resolved=all(w.resolved for w in value),
+        )
+
+    def _declare(self, node: "Node", _level: int) -> None:
+        keyword = self._text(node.children[0]) if node.children else ""
+        options = [self._text(c) for c in node.children[1:] if c.type == "word"]
+        exports = keyword == "export" or any("x" in o for o in options if o.startswith("-"))
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                name, _ = self._assignment(child)
+                self._assign(child)
+            elif child.type == "variable_name":
+                name = self._text(child)
+            else:
+                continue
+            if exports and name in self.places:
+                self.exported[name] = self.places[name]
+
+    def _command(self, node: "Node", level: int) -> None:
+        own: dict[str, Assigned] = {}
+        words: list[SourceWord] = []
+        for child in node.children:
+            if child.type == "variable_assignment":
+                name, value = self._assignment(child)
+                own[name] = self._assigned(child, value)
+            elif child.type.startswith("heredoc"):
+                self._walk(child, level + 1)
+            else:
+                words += self._parts(child)
+            if len(words) > MOST_WORDS:
+                raise TooDeepError("a command of more words than any launch")
+        if not words:
+            return
+        first = words[0].text
+        if first in self.functions and self.calls < _MOST_CALLS:
+            self._call(first, tuple(words[1:]))
+            return
+        self._builtin(words)
+        environment = {**self.exported, **own}
+        self.commands += self._with_inner(Command(words=tuple(words), environment=environment))
+        if len(self.commands) > MOST_WORDS:
+            raise TooDeepError("more commands than any launch script")
+
+    def _parts(self, child: "Node") -> tuple[SourceWord, ...]:
+        """The words of one child of a command, none where it carries none."""
+        if child.type == "command_name":
+            return tuple(w for part in child.named_children for w in self._words(part))
+        return self._words(child) if child.type in _VALUES or child.type == "regex" else ()
+
+    def _builtin(self, words: Sequence[SourceWord]) -> None:
+        """What ``set -a`` and ``unset`` do to variables."""
+        texts = [word.text for word in words]
+        if texts[0] == "set" and ("-a" in texts or "allexport" in texts):
+            self.all_exported = True
+        for name in texts[1:] if texts[0] == "unset" else ():
+            self.variables.pop(name, None)
+            self.exported.pop(name, None)
+
+    def _with_inner(self, command: Command) -> Iterator[Command]:
+        """The command, or where it only carries a script in one of its words, the script's."""
+        if command.words[0].text.rpartition("/")[2] in _TALKERS:
+            return
+        inner: list[Command] = []
+        for word in command.words[1:]:
+            if self.depth < _MOST_CALLS and is_script(word.text):
+                nested = shell_commands(
+                    word.text, environment=command.environment, depth=self.depth + 1
+                )
+                inner += [self._outer(each, word, command) for each in nested]
+        yield from inner or [command]
+
+    def _outer(self, inner: Command, word: SourceWord, around: Command) -> Command:
+        if word.start < 0:
+            words = tuple(replace(w, line=word.line, start=-1, certain=False) for w in inner.words)
+        else:
+            words = relocated(inner.words, word.text, self.text, start=word.start, end=word.end)
+        before = around.words[: around.words.index(word)]
+        return Command(words=(*before, *words), environment=inner.environment)
+
+    def _inner_script(self, node: "Node", _: int) -> None:
+        text = self._text(node)
+        if self.depth >= _MOST_CALLS or not may_start(text):
+            return
+        start, end = self._span(node)
+        for each in shell_commands(
+            text, environment=self.exported, variables=self.variables, depth=self.depth + 1
+        ):
+            words = relocated(each.words, text, self.text, start=start, end=end)
+            self.commands.append(Command(words=words, environment=each.environment))
+
+    def _call(self, name: str, arguments: tuple[SourceWord, ...] | None) -> None:
+        """Read the body of a function with the arguments of a call, None where nobody calls it."""
+        self.called.add(name)
+        before, self.arguments = self.arguments, arguments
+        self.calls += 1
+        self._walk(self.functions[name], 1)
+        self.calls -= 1
+        self.arguments = before
+
+    def _words(self, node: "Node") -> tuple[SourceWord, ...]:
+        """The words that one part of a command stands for: arrays and arguments are several."""
+        name = self._whole_name(node)
+        if name in ("@", "*") and self.arguments is not None:
+            return self.arguments
+        found = self.variables.get(name)
+        if name and found is not None:
+            if is_array(self._text(node)):
+                return found
+            if node.type != "string" and len(found) == 1:
+                return self._split(found[0])
+            return (replace(found[0], text=found[0].text, certain=False),) if found else ()
+        return (self._word(node),)
+
+    def _split(self, word: SourceWord) -> tuple[SourceWord, ...]:
+        """An unquoted variable as the words that the shell splits it into."""
+        parts = word.text.split()
+        if len(parts) == 1 and word.resolved:
+            return (replace(word, certain=False),)
+        resolved = word.resolved
+        return tuple(
+            SourceWord(text=part, line=word.line, resolved=resolved or "$" not in part)
+            for part in parts
+        )
+
+    def _whole_name(self, node: "Node") -> str:
+        """The name of the variable that a part is nothing but the value of, else nothing."""
+        inner = node
+        if node.type == "string":
+            parts = node.named_children
+            if len(parts) != 1 or parts[0].type not in ("simple_expansion", "expansion"):
+                return ""
+            whole = self._text(node).strip('"')
+            if whole != self._text(parts[0]):
+                return ""
+            inner = parts[0]
+        if inner.type not in ("simple_expansion", "expansion"):
+            return ""
+        text = self._text(inner)
+        for ending in ("[@]", "[*]"):
+            if text.startswith("${") and text.endswith(f"{ending}}}"):
+                return text[2 : -len(ending) - 1]
+        name = text.strip("${}") if text.startswith("${") else text[1:]
+        return name if name.isidentifier() or name in ("@", "*") or name.isdigit() else ""
+
+    def _word(self, node: "Node") -> SourceWord:
+        text, resolved = self._value(node)
+        start, end = self._span(node)
+        certain = resolved and not self._has_expansion(node)
+        return SourceWord(
+            text=text,
+            line=self._line(node),
+            start=start,
+            end=end,
+            certain=certain,
+            resolved=resolved,
+        )
+
+    def _has_expansion(self, node: "Node") -> bool:
+        return "$" in self._text(node) and node.type != "raw_string"
+
+    def _value(self, node: "Node") -> tuple[str, bool]:
+        text, kind = self._text(node), node.type
+        if kind in ("string", "translated_string"):
+            return self._quoted(node)
+        if kind in ("simple_expansion", "expansion"):
+            return self._expanded(node)
+        if kind == "concatenation":
+            parts = [self._value(child) for child in node.children]
+            return short("".join(p for p, _ in parts)), all(known for _, known in parts)
+        plain = {"raw_string": text[1:-1], "ansi_c_string": text[2:-1]}
+        if kind in plain:
+            return plain[kind], kind == "raw_string" or "\\" not in text
+        return (text, False) if kind in _UNKNOWN else (unescaped(text), True)
+
+    def _quoted(self, node: "Node") -> tuple[str, bool]:
+        """The value of a string in double quotes, with what is known put in."""
+        start, end = node.start_byte + 1, node.end_byte - 1
+        out, known, at = [], True, start
+        for child in node.named_children:
+            if child.type == "string_content":
+                continue
+            out.append(unquoted(self._bytes(at, child.start_byte)))
+            text, is_known = self._value(child)
+            out.append(text)
+            known &= is_known
+            at = child.end_byte
+        out.append(unquoted(self._bytes(at, end)))
+        return short("".join(out)), known
+
+    def _expanded(self, node: "Node") -> tuple[str, bool]:
+        text = self._text(node)
+        body = text[2:-1] if text.startswith("${") else text[1:]
+        name, default = body, None
+        for operator in (":-", "-", ":=", "="):
+            head, found, tail = body.partition(operator)
+            if found and head.isidentifier():
+                name, default = head, tail
+                break
+        if name.isdigit() and self.arguments is not None and name != "0":
+            number = int(name[:4])
+            if number <= len(self.arguments):
+                return self.arguments[number - 1].text, self.arguments[number - 1].resolved
+            return "", True
+        value = self.variables.get(name)
+        if value:
+            return short(" ".join(w.text for w in value)), all(w.resolved for w in value)
+        if default is not None and "$" not in default:
+            return default.strip("\"'"), True
+        return text, False
+
+    def _as_word(self, each: Assigned) -> SourceWord:
+        return SourceWord(text=each.value, line=each.line, resolved=each.resolved)
+
+    def _bytes(self, start: int, end: int) -> str:
+        return self.content[start:end].decode("utf-8", "replace")
+
+    def _text(self, node: "Node") -> str:
+        return self._bytes(node.start_byte, node.end_byte)
+
+    def _line(self, node: "Node") -> int:
+        return int(node.start_point[0]) + 1
+
+    def _span(self, node: "Node") -> tuple[int, int]:
+        if self.is_ascii:
+            return node.start_byte, node.end_byte
+        start = len(self._bytes(0, node.start_byte))
+        return start, start + len(self._text(node))

@@ -1,0 +1,4 @@
+#!/usr/bin/env bash
+set -euo pipefail
+export VLLM_ROCM_USE_AITER=1
+vllm serve moonshotai/Kimi-K3 --trust-remote-code --tool-call-parser kimi_k3 --enable-auto-tool-choice --reasoning-parser kimi_k3 -tp 8

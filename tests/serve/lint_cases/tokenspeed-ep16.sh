@@ -1,0 +1,3 @@
+#!/usr/bin/env bash
+set -euo pipefail
+ts serve moonshotai/Kimi-K3 --trust-remote-code --kv-cache-dtype fp8 --mm-encoder-tp-mode data --disable-kvstore --tensor-parallel-size 16 --ep-size 16

@@ -55,4 +55,4 @@ def test_an_example_of_the_page_works(url: str, kind: str, example: str) -> None
 
 
 def test_the_page_has_examples() -> None:
-    assert [kind for kind, _ in EXAMPLES] == ["sh", "python", "python"]
+    assert [kind for kind, _ in EXAMPLES] == ["sh", "python", "python", "python"]

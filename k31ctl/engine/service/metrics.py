@@ -37,6 +37,8 @@ _COUNTERS: Final = {
     "generation_tokens_total": "tokens generated",
 }
 
+_WITHOUT_LABELS: Final = ("prompt_tokens_total", "generation_tokens_total")
+
 
 class _Histogram:
     def __init__(self) -> None:
@@ -53,6 +55,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._counters: Counter[tuple[str, str]] = Counter()
+        self._counters.update({(name, ""): 0 for name in _WITHOUT_LABELS})
         self._histograms = {name: _Histogram() for name in _HISTOGRAMS}
 
     def count(self, name: str, number: int = 1, **labels: str | int) -> None:
@@ -102,7 +105,7 @@ def _gauges(load: Load, num_requests: int) -> Iterator[str]:
     )
     for name, help_text, value in gauges:
         yield from _head(name, help_text, "gauge")
-        yield f"k31ctl:{name} {value:g}"
+        yield f"k31ctl:{name} {value}"
 
 
 def _head(name: str, help_text: str, kind: str) -> Iterator[str]:

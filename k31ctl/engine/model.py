@@ -15,7 +15,7 @@ from k31ctl.engine.config import EngineConfig
 from k31ctl.engine.experts import MoeLayer
 from k31ctl.engine.kda import KdaLayer
 from k31ctl.engine.latent_attention import LatentLayer
-from k31ctl.engine.linear import GatedMlp, Linear, Mlp, reorders, rms_norm
+from k31ctl.engine.linear import GatedMlp, Linear, Mlp, reorders, rms_norm, rows_are_slow
 from k31ctl.engine.residual import ResidualMix, Stream
 from k31ctl.engine.tensors import Target, Tensors
 from k31ctl.values import frozen
@@ -230,6 +230,8 @@ class Model:
         """Which code computes what, and why: nothing is chosen silently."""
         if reorders(self.target):
             linear = "linear: oneDNN, weights in its own order"
+            if rows_are_slow():
+                linear += "; torch for single rows, from a second copy, as there is no AVX-512"
         elif self.target.device.type == "cpu":
             linear = "linear: torch, because oneDNN cannot reorder this type here"
         else:

@@ -1,8 +1,9 @@
-"""``k31ctl serve``: from a plan to the files that start it."""
+"""``k31ctl serve``: from a plan to the files that start it, or the embedded engine itself."""
 
 import os
 from pathlib import Path
 
+from k31ctl.cli import embedded_options as embedded
 from k31ctl.cli import options as opt
 from k31ctl.cli import plan_options as planning
 from k31ctl.cli import serve_options as own
@@ -44,6 +45,15 @@ def serve(
     execute: own.ExecOpt = False,
     out: own.OutOpt = None,
     force: own.ForceOpt = False,
+    host: embedded.HostOpt = None,
+    device: embedded.DeviceOpt = None,
+    dtype: embedded.DtypeOpt = None,
+    layers: embedded.LayersOpt = None,
+    experts: embedded.ExpertsOpt = None,
+    plain: embedded.PlainOpt = False,
+    max_num_seqs: embedded.MaxNumSeqsOpt = None,
+    kv_memory: opt.KvMemoryOpt = None,
+    api_key_file: embedded.ApiKeyFileOpt = None,
     as_json: opt.JsonOpt = False,
     profiles: opt.ProfilesOpt = None,
 ) -> None:
@@ -56,7 +66,45 @@ def serve(
     k31ctl serve kimi-k3 --engine vllm --on 8x-b300 --as shell
 
     k31ctl serve kimi-k3 --engine sglang --on 8x-b200 --nodes 2 --as slurm --out k3
+
+    k31ctl serve tiny-k31 --engine embedded --port 8000
     """
+    its_own = (host, device, dtype, layers, experts, plain, max_num_seqs, kv_memory, api_key_file)
+    if engine.partition("@")[0] == "embedded":
+        own.check_embedded(
+            (plan, goal, tp, pp, dp, ep, dcp, context, kv_dtype, disaggregate, draft, draft_tokens),
+            (overlay, image, model_path, head, hosts, interface, out),
+            (
+                target is not Target.SHELL,
+                nodes > 1,
+                text_only,
+                execute,
+                force,
+                engine != "embedded",
+            ),
+        )
+        from k31ctl.cli.serve_embedded import LOOPBACK, PORT, Endpoint, serve_embedded
+        from k31ctl.core.embedded import Wish
+
+        wish = Wish(
+            device=embedded.checked_device(device),
+            dtype=dtype or "",
+            layers=embedded.as_range(layers),
+            experts=experts or "",
+            is_plain=plain,
+            num_requests=max_num_seqs or 8,
+            max_model_len=max_model_len,
+            cache_bytes=kv_memory,
+        )
+        endpoint = Endpoint(
+            host=host or LOOPBACK,
+            port=PORT if port is None else port,
+            served_name=own.checked_name("--served-name", served_name),
+            api_key=embedded.api_key(api_key_file),
+        )
+        serve_embedded(model, wish, endpoint, engine=engine, profiles=profiles, as_json=as_json)
+        return
+    own.check_not_embedded(its_own, port)
     from k31ctl.catalog.store import Store, default_folders
     from k31ctl.core.layout_rules import AskedLayout
     from k31ctl.core.recipe import Role

@@ -1,5 +1,6 @@
 """The options of ``serve``, and how they become what is asked of a launch."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -75,7 +76,7 @@ ServedNameOpt = Annotated[
 ]
 PortOpt = Annotated[
     int | None,
-    typer.Option("--port", min=1, max=65_535, help="Where it answers.", rich_help_panel=_LAUNCH),
+    typer.Option("--port", min=0, max=65_535, help="Where it answers.", rich_help_panel=_LAUNCH),
 ]
 OverlayOpt = Annotated[
     list[str] | None,
@@ -187,6 +188,28 @@ def check_tensorrt(*, execute: bool, pools: bool) -> None:
             "TensorRT-LLM is neither started here nor split into pools",
             where="--exec, --disaggregate",
             remedy="leave them out, or use another --engine",
+        )
+
+
+def check_embedded(*given: Sequence[object]) -> None:
+    """Refuse what only launch files of other engines have."""
+    if any(bool(value) for values in given for value in values):
+        raise UsageError(
+            "the embedded engine starts here, on one device: it has no such options",
+            where="--engine embedded",
+            remedy="use --port, --host, --served-name, --max-model-len and those of its own panel "
+            "in k31ctl serve --help",
+        )
+
+
+def check_not_embedded(given: Sequence[object], port: int | None) -> None:
+    """Refuse what only the embedded engine has."""
+    if any(value not in (None, False) for value in given) or port == 0:
+        raise UsageError(
+            "an option of the embedded engine was given for another engine",
+            where="--engine",
+            remedy="add --engine embedded, or leave out --host, --device, --dtype, --layers, "
+            "--experts, --plain, --max-num-seqs, --kv-memory, --api-key-file and --port 0",
         )
 
 

@@ -101,7 +101,7 @@ class Session:
     @property
     def is_exact(self) -> bool:
         """Whether the engine computes in float32."""
-        return self.dtype == torch.float32
+        return bool(self.dtype == torch.float32)
 
     def reading(self, prefix: str) -> tuple[Callable[[str], Tensor], Callable[[str], bool]]:
         """Reading and asking for tensors below a prefix, without ``language_model.``."""

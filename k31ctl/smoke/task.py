@@ -12,7 +12,7 @@ from k31ctl.catalog.models import model_at
 from k31ctl.catalog.store import Store
 from k31ctl.core.embedded import Wish
 from k31ctl.core.ladder import RUNGS, Measure, Rung, Status, Step
-from k31ctl.errors import InputError
+from k31ctl.errors import InputError, UsageError
 from k31ctl.values import frozen
 
 
@@ -42,7 +42,7 @@ class Task:
 
     def inputs(self) -> dict[str, Any]:
         """What was asked, by name."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def wish(self, layers: range | None, *, num_requests: int, max_model_len: int) -> Wish:
         """The same, as the engine is asked."""
@@ -72,7 +72,7 @@ def read_task(line: str) -> Task:
 
 def step_line(step: Step) -> str:
     """What came of a step, as one line of JSON."""
-    return json.dumps(asdict(step)) + "\n"  # type: ignore[call-overload]
+    return json.dumps(asdict(step)) + "\n"
 
 
 def read_step(line: str) -> Step:
@@ -90,8 +90,15 @@ def read_step(line: str) -> Step:
 
 
 def chosen_rungs(*, only: Collection[str], skip: Collection[str]) -> tuple[Rung, ...]:
-    """The steps to run, in their order."""
-    return tuple(r for r in RUNGS if (not only or r.id in only) and r.id not in skip)
+    """The steps to run, in their order; raises UsageError where none is left."""
+    found = tuple(r for r in RUNGS if (not only or r.id in only) and r.id not in skip)
+    if not found:
+        raise UsageError(
+            "these leave no step to run",
+            where="--only, --skip",
+            remedy="name other steps, or leave one of them out",
+        )
+    return found
 
 
 def require_usable(store: Store, task: Task) -> None:

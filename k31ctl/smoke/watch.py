@@ -5,10 +5,10 @@ import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Generator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from tempfile import TemporaryFile
 from typing import IO, Final
 
 from k31ctl.core.ladder import Rung, Status, Step
@@ -24,8 +24,8 @@ def climb(
 
     ``timeout_s`` replaces the patience of every step.
     """
-    child, failed = Child(task), ""
-    try:
+    failed = ""
+    with TemporaryFile() as log, closing(Child(task, log)) as child:
         for rung in rungs:
             if failed and not keep_going:
                 yield _skipped(rung, f"not run: {failed} failed")
@@ -34,18 +34,15 @@ def climb(
             if step.status is Status.FAIL:
                 failed = failed or rung.id
             yield step
-    finally:
-        child.end()
 
 
 class Child:
     """The process that runs steps; a new one takes the place of one that had to be ended."""
 
-    def __init__(self, task: Task) -> None:
-        self._task = task
+    def __init__(self, task: Task, log: IO[bytes]) -> None:
+        self._task, self._log = task, log
         self._process: subprocess.Popen[str] | None = None
         self._answers: IO[str] | None = None
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115  as long as this
 
     def run(self, rung: Rung, *, timeout_s: float) -> Step:
         """What the child says of a step, or what became of the child."""
@@ -56,17 +53,17 @@ class Child:
             process.stdin.write(f"{rung.id}\n")
             process.stdin.flush()
         if not _readable(answers, timeout_s):
-            self.end()
+            self.close()
             why = f"hangs: no answer within {timeout_s:g} s; its process was ended"
             return _failed(rung, why, time.monotonic() - begun, self._last_words())
         line = answers.readline()
         if not line.endswith("\n"):
             code = process.wait()
-            self.end()
+            self.close()
             return _failed(rung, _death(code), time.monotonic() - begun, self._last_words())
         return read_step(line)
 
-    def end(self) -> None:
+    def close(self) -> None:
         """End the child with all that it started."""
         if self._process is not None:
             with suppress(ProcessLookupError):

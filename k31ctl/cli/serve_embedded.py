@@ -81,6 +81,17 @@ def serve_embedded(
                 choice.plan,
                 reasons=choice.reasons,
                 paths=model.paths(),
+                inputs={
+                    "checkpoint": str(folder),
+                    "engine": engine,
+                    "device": wish.device,
+                    "dtype": wish.dtype,
+                    "layers": list(wish.layers) if wish.layers is not None else None,
+                    "experts": wish.experts,
+                    "plain": wish.is_plain,
+                    "host": endpoint.host,
+                    "port": endpoint.port,
+                },
                 as_json=as_json,
             ),
         )

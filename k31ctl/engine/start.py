@@ -101,7 +101,7 @@ def choose(
         with_ends=wish.layers is None or any(name.endswith(_EMBEDDING) for name in names),
         element_bytes=dtype.itemsize,
         packed_experts=wish.experts == "packed",
-        copies=2 if reorders(target) and rows_are_slow() else 1,
+        copies=_copies(target),
     )
     longest = wish.max_model_len or min(load_config(folder).max_tokens, _USUAL_TOKENS)
     load = Load(
@@ -134,6 +134,11 @@ def choose(
         plan=plan,
         reasons=(why_device, why_type, why_experts),
     )
+
+
+def _copies(target: Target) -> int:
+    """How often a matrix is held: in oneDNN's order, and once more where single rows want it."""
+    return 2 if reorders(target) and rows_are_slow() else 1
 
 
 def _check_layers(layers: range | None, num_layers: int) -> None:

@@ -1,7 +1,7 @@
 """What the embedded engine is going to hold, which code computes, and where it answers."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from k31ctl.core.embedded import MemoryPlan
@@ -59,6 +59,7 @@ def show_serving(
     *,
     reasons: Sequence[str],
     paths: Sequence[str],
+    inputs: Mapping[str, object],
     as_json: bool,
 ) -> None:
     """Say that it can be reached now, and which code answers."""
@@ -70,7 +71,7 @@ def show_serving(
             "paths": paths,
             "memory": memory_result(plan),
         }
-        sys.stdout.write(envelope("serve-embedded", inputs={"name": name}, result=result))
+        sys.stdout.write(envelope("serve-embedded", inputs=inputs, result=result))
         sys.stdout.flush()
         return
     lines = ["", "computed by"]

@@ -12,22 +12,22 @@ def step(status: Status) -> Step:
 
 
 @pytest.mark.parametrize(
-    ("value", "bounds", "holds"),
+    ("value", "at_least", "at_most", "holds"),
     [
-        (1.0, {}, True),
-        (1.0, {"at_most": 1.0}, True),
-        (1.1, {"at_most": 1.0}, False),
-        (0.9, {"at_least": 1.0}, False),
-        (1.0, {"at_least": 0.95, "at_most": 1.05}, True),
-        (math.nan, {"at_most": 1.0}, False),
-        (math.inf, {"at_least": 1.0}, False),
-        (math.nan, {}, True),
+        (1.0, None, None, True),
+        (1.0, None, 1.0, True),
+        (1.1, None, 1.0, False),
+        (0.9, 1.0, None, False),
+        (1.0, 0.95, 1.05, True),
+        (math.nan, None, 1.0, False),
+        (math.inf, 1.0, None, False),
+        (math.nan, None, None, True),
     ],
 )
 def test_a_number_holds_within_its_bounds(
-    value: float, bounds: dict[str, float], holds: bool
+    value: float, at_least: float | None, at_most: float | None, holds: bool
 ) -> None:
-    assert measure("error", value, **bounds).holds is holds
+    assert measure("error", value, at_least=at_least, at_most=at_most).holds is holds
 
 
 @given(st.floats())

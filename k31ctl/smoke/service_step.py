@@ -22,10 +22,9 @@ from k31ctl.engine.service.limits import Limits
 from k31ctl.engine.service.model_stepper import opened
 from k31ctl.engine.service.server import configured
 from k31ctl.engine.service.tasks import ServedModel
-from k31ctl.smoke.session import Found, Session, Skipped
+from k31ctl.smoke.session import CONTEXT, NUM_REQUESTS, Found, Session, Skipped
 
 _NAME: Final = "smoke"
-_CONTEXT: Final = 2048
 _SAID: Final = 24
 _PATIENCE_S: Final = 1200.0
 _GAUGES: Final = ("num_requests_open", "num_requests_running", "kv_cached_tokens")
@@ -64,12 +63,16 @@ _SIDE: Final = 56
 
 def service(session: Session) -> Found:
     """Reasoning, tools, a stream, two clients at once, one that leaves, and an image."""
-    model, choice = session.model(session.layers, num_requests=2, max_model_len=_CONTEXT)
+    model, choice = session.model(session.layers)
     if not choice.has_ends:
         raise Skipped("the embedding and the head are not in this part of a checkpoint")
-    tokens = choice.plan.load.num_tokens
     served, generator = opened(
-        session.folder, choice.target, name=_NAME, num_slots=2, num_tokens=tokens, model=model
+        session.folder,
+        choice.target,
+        name=_NAME,
+        num_slots=NUM_REQUESTS,
+        num_tokens=choice.plan.load.num_tokens,
+        model=model,
     )
     faults: list[str] = []
     with (
@@ -187,9 +190,12 @@ def _together(client: httpx.Client, *, is_exact: bool) -> tuple[tuple[Measure, .
 
 def _leaves(client: httpx.Client) -> list[str]:
     """A client that hangs up gives back its slot and its pages."""
-    body = {"messages": [_TALK[0]], "max_tokens": _CONTEXT // 2, "stream": True, "ignore_eos": True}
+    body = {"messages": [_TALK[0]], "max_tokens": CONTEXT // 2, "stream": True, "ignore_eos": True}
     with client.stream("POST", "/v1/chat/completions", json=body) as response:
+        response.raise_for_status()
         next(response.iter_bytes())
+        if not _gauges(client)["num_requests_open"]:
+            return ["a stream that has begun does not count as open"]
     until = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until:
         held = _gauges(client)

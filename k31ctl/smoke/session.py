@@ -25,6 +25,9 @@ from k31ctl.host.free_memory import free_host_bytes, this_machine
 from k31ctl.smoke.task import Task
 from k31ctl.values import frozen
 
+# What the service step asks for at most; every step plans for it, so that one load serves them all.
+NUM_REQUESTS: Final = 2
+CONTEXT: Final = 2048
 _PREFIX: Final = "language_model."
 
 
@@ -113,15 +116,13 @@ class Session:
             lambda name: bool(start + name in files),
         )
 
-    def model(
-        self, layers: range | None, *, num_requests: int = 2, max_model_len: int = 512
-    ) -> tuple[Model, Choice]:
+    def model(self, layers: range | None) -> tuple[Model, Choice]:
         """The model with these layers, loaded once; raises Skipped where it does not fit."""
         if self._model is not None and self._model[0] == layers:
             return self._model[1:]
         self._model = None
         emptied()
-        wish = self.task.wish(layers, num_requests=num_requests, max_model_len=max_model_len)
+        wish = self.task.wish(layers, num_requests=NUM_REQUESTS, max_model_len=CONTEXT)
         free = free_host_bytes(this_machine())
         try:
             choice = choose(self.folder, self.shape, self.engine, wish, host_free_bytes=free)

@@ -114,6 +114,12 @@ def require_usable(store: Store, task: Task) -> None:
             where=f"--layers {task.layers[0]}-{task.layers[1]}",
             remedy=f"name layers from 0 to {shape.num_layers - 1}",
         )
+    if task.truth is not None and not Path(task.truth).is_file():
+        raise InputError(
+            "there is no such file",
+            where=f"--truth {task.truth[:200]}",
+            remedy="write one with k31ctl smoke --record FILE, on a machine that is trusted",
+        )
     resolve_engine(store, "embedded", shape)
     if task.on:
         load_node(store, task.on)

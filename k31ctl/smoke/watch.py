@@ -81,7 +81,7 @@ class Child:
             reading, writing = os.pipe()
             self._log.truncate(0)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "k31ctl.smoke.worker", str(writing)],
+                [sys.executable, "-m", "k31ctl.smoke.worker", str(writing), str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=self._log,
                 stderr=self._log,

@@ -9,20 +9,23 @@ import signal
 import sys
 import time
 import traceback
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from k31ctl.core.ladder import RUNGS, Rung, Status, Step, first_broken
 from k31ctl.errors import K31Error
-from k31ctl.smoke.session import Found, Session, Skipped
-from k31ctl.smoke.steps import STEPS
 from k31ctl.smoke.task import read_task, step_line
+
+if TYPE_CHECKING:
+    from k31ctl.smoke.session import Found, Session
 
 _DIE_WITH_PARENT: Final = 1
 
 
 def main() -> None:
     """Run steps until there are no more."""
-    _die_with_parent()
+    _die_with_parent(int(sys.argv[2]))
+    from k31ctl.smoke.session import Session  # noqa: PLC0415  torch takes seconds to import
+
     session = Session(read_task(sys.stdin.readline()))
     rungs = {rung.id: rung for rung in RUNGS}
     with os.fdopen(int(sys.argv[1]), "w", encoding="utf-8") as answers:
@@ -31,8 +34,11 @@ def main() -> None:
             answers.flush()
 
 
-def run_step(session: Session, rung: Rung) -> Step:
+def run_step(session: "Session", rung: Rung) -> Step:
     """One step; whatever it raises is its verdict."""
+    from k31ctl.smoke.session import Found, Skipped  # noqa: PLC0415
+    from k31ctl.smoke.steps import STEPS  # noqa: PLC0415
+
     begun, found, status = time.monotonic(), Found(detail=""), Status.PASS
     try:
         found = STEPS[rung.id](session)
@@ -58,7 +64,7 @@ def run_step(session: Session, rung: Rung) -> Step:
     )
 
 
-def _detail(found: Found) -> str:
+def _detail(found: "Found") -> str:
     """What is wrong, where something is; else what was looked at."""
     if found.faults:
         return "; ".join(found.faults)
@@ -69,10 +75,12 @@ def _detail(found: Found) -> str:
     return f"{broken.name}: {value}, outside its bound"
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent: int) -> None:
     """End with the watcher, however it ends; only Linux can."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        if os.getppid() != parent:
+            sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -73,6 +73,7 @@ def test_a_red_step_is_exit_code_4_in_text_document_and_junit(k31ctl: Run, tmp_p
         (("--only", "layer"), 2, "did you mean layers?"),
         (("--layers", "5-6"), 3, "numbered from 0"),
         (("--on", "8x-b3000"), 3, "8x-b3000"),
+        (("--truth", "nowhere"), 3, "there is no such file"),
         (("--device", "tpu"), 2, "is no device"),
         (("--model", "kimi"), 2, "is no model to make small"),
         (("--only", "files", "--skip", "files"), 2, "leave no step"),

@@ -3,6 +3,8 @@
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -185,3 +187,18 @@ def test_a_device_that_is_not_here_is_red_with_a_remedy(whole: Path) -> None:
     assert step.status is Status.FAIL
     assert "sees no CUDA device" in step.detail
     assert "--device cpu" in step.notes[0]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_a_watcher_that_ends_takes_its_child_along(copy: Path, number: int, code: int) -> None:
+    (copy / "tiktoken.model").unlink()
+    os.mkfifo(copy / "tiktoken.model")
+    command = [sys.executable, "-m", "k31ctl", "smoke", str(copy), "--only", "files"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as watcher:
+        pause, this = threading.Event(), psutil.Process(watcher.pid)
+        while not (children := this.children()):
+            pause.wait(0.05)
+        watcher.send_signal(number)
+        assert watcher.wait() == code
+    psutil.wait_procs(children, timeout=60)
+    assert not any(child.is_running() for child in children)

@@ -99,7 +99,7 @@ def all_layers(session: Session) -> Found:
     """From tokens to logits, each layer against float64 on the engine's own stream."""
     if session.layers is not None:
         first, last = session.layers.start, session.layers.stop - 1
-        raise Skipped(f"only layers {first} to {last} were asked for")
+        raise Skipped(f"only layers {first} to {last} are tried")
     model, choice = session.model(None)
     prompts = _prompts(session)
     worst, near, clear_tokens = 0.0, 0, 0

@@ -23,15 +23,15 @@ def repeat(session: Session) -> Found:
     counters = error_counters(session.host()) if session.device.type == "cuda" else ()
     if choice.has_ends:
         first, second = (_logits(model) for _ in range(2))
-        said = [_said(model) for _ in range(2)]
+        one, again = _said(model), _said(model)
+        differ = sum(a != b for a, b in zip(one, again, strict=True))
+        counters = (measure("tokens that differ", differ, at_most=0), *counters)
         detail = "logits of a prompt and tokens of two requests, twice"
     else:
         first, second = (_stream(session, model) for _ in range(2))
-        said = [[], []]
         detail = "the last layer's output, twice"
     measures = [
         measure("numbers that differ", int((first != second).sum()), at_most=0),
-        measure("tokens that differ", sum(a != b for a, b in zip(*said, strict=True)), at_most=0),
         *counters,
     ]
     return Found(detail=detail, measures=tuple(measures))

@@ -1,5 +1,6 @@
 """What the steps of one child share: the task, the checkpoint, and the model once it is loaded."""
 
+import re
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,7 @@ from k31ctl.engine.config import EngineConfig
 from k31ctl.engine.model import Model
 from k31ctl.engine.start import Choice, choose, chosen_device, chosen_type, emptied, loaded
 from k31ctl.errors import RefusedError
+from k31ctl.fetch.partial_marker import read_marker
 from k31ctl.host.describe import Asked, describe
 from k31ctl.host.free_memory import free_host_bytes, this_machine
 from k31ctl.smoke.task import Task
@@ -28,6 +30,7 @@ from k31ctl.values import frozen
 # What the service step asks for at most; every step plans for it, so that one load serves them all.
 NUM_REQUESTS: Final = 2
 CONTEXT: Final = 2048
+_LAYER: Final = re.compile(r"(?:^|\.)model\.layers\.(\d+)\.")
 _PREFIX: Final = "language_model."
 
 
@@ -95,11 +98,18 @@ class Session:
         """The tensors."""
         return Checkpoint(self.folder)
 
-    @property
+    @cached_property
     def layers(self) -> range | None:
-        """The layers that were asked for; None for all."""
+        """The layers that were asked for, or those of a part of a checkpoint; None for all."""
         asked = self.task.layers
-        return None if asked is None else range(asked[0], asked[1] + 1)
+        if asked is not None:
+            return range(asked[0], asked[1] + 1)
+        if read_marker(self.folder) is None:
+            return None
+        found = sorted({int(n) for name in self.checkpoint.files for n in _LAYER.findall(name)})
+        if not found or found[-1] - found[0] + 1 != len(found):
+            raise Skipped(f"a part with the layers {found}: name some in a row with --layers A-B")
+        return range(found[0], found[-1] + 1)
 
     @property
     def is_exact(self) -> bool:

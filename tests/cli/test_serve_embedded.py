@@ -15,6 +15,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.cli.test_schemas import schema
+from tests.smoke import damage
 
 pytest.importorskip("torch", reason="the extra engine is not installed")
 
@@ -127,6 +128,16 @@ def test_a_part_of_a_checkpoint_is_refused_without_layers(k31ctl: Run, tiny: Pat
     assert done.returncode == 4
     assert "this is a part of a checkpoint: layers 0-3" in done.stderr
     assert "Layers 0 to 3 alone of 6" in "".join(lines)
+
+
+def test_layers_without_what_is_around_them_are_refused(
+    k31ctl: Run, tiny: Path, tmp_path: Path
+) -> None:
+    damage.cut_out(tiny, tmp_path / "part", range(2, 5))
+    done = k31ctl("serve", str(tmp_path / "part"), *SMALL, "--layers", "2-4")
+    assert done.returncode == 4
+    assert "the embedding and the head are not in this part" in done.stderr
+    assert "k31ctl smoke --layers" in done.stderr
 
 
 def test_without_torch_it_says_what_to_install(tiny: Path) -> None:

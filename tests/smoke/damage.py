@@ -51,6 +51,35 @@ def swap_names(folder: Path, first: str, second: str) -> None:
     path.write_bytes(content[:8] + text.ljust(length) + content[8 + length :])
 
 
+def cut_out(folder: Path, part: Path, layers: range) -> None:
+    """A part with some layers alone, as fetch leaves it: own headers, own index, a mark."""
+    names = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
+    kept = [n for n in names if any(f".model.layers.{layer}." in n for layer in layers)]
+    part.mkdir()
+    (part / "config.json").write_bytes((folder / "config.json").read_bytes())
+    header: dict[str, object] = {}
+    values = b""
+    for name in kept:
+        data = read(folder, name)
+        path = place_of(folder, name)[0]
+        content = path.read_bytes()
+        own = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])[name]
+        header[name] = {**own, "data_offsets": [len(values), len(values) + len(data)]}
+        values += data
+    text = json.dumps(header).encode()
+    file = "model-00001-of-000002.safetensors"
+    (part / file).write_bytes(len(text).to_bytes(8, "little") + text + values)
+    index = {"metadata": {"total_size": len(values)}, "weight_map": dict.fromkeys(kept, file)}
+    (part / "model.safetensors.index.json").write_text(json.dumps(index))
+    mark: dict[str, object] = {
+        "schema": "k31ctl/partial/v1",
+        "source": "tiny",
+        "selection": "some layers",
+    }
+    mark |= {"layers": list(layers), "experts": None, "tensors": [], "rank": None}
+    (part / "k31ctl-partial.json").write_text(json.dumps(mark))
+
+
 def keep_record(folder: Path) -> None:
     """What the hub's own client leaves beside what it has fetched: SHA-256 of large files."""
     records = folder / ".cache" / "huggingface" / "download"

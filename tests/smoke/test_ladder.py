@@ -85,6 +85,15 @@ def test_chosen_layers_are_held_and_nothing_is_said_of_the_rest(whole: Path) -> 
     assert {each.name[:7] for each in steps[0].measures} == {"layer 3", "layer 4"}
 
 
+def test_a_part_of_a_checkpoint_is_tried_as_far_as_it_goes(whole: Path, tmp_path: Path) -> None:
+    damage.cut_out(whole, tmp_path / "part", range(2, 5))
+    steps = climbed(tmp_path / "part", "files", "expert", "layers", "all", "service", "repeat")
+    passed = {step.id for step in steps if step.status is Status.PASS}
+    assert passed == {"files", "expert", "layers", "repeat"}, steps
+    assert {each.name[:7] for each in steps[2].measures} == {"layer 2", "layer 3", "layer 4"}
+    assert [step.status for step in steps if step.id in ("all", "service")] == [Status.SKIP] * 2
+
+
 def test_a_flipped_bit_in_an_expert_is_found_by_its_digest(copy: Path) -> None:
     damage.keep_record(copy)
     assert climbed(copy, "files")[0].status is Status.PASS

@@ -23,13 +23,10 @@ from k31ctl.serve.dynamo_settings import PROGRAMS as DYNAMO_PROGRAMS
 from k31ctl.serve.gather import Gathered
 from k31ctl.serve.ledger import Ledger
 from k31ctl.serve.memory_settings import COUNT_FLAG, FITS_RULE, LENGTH_FLAG, SOURCE, room
-from k31ctl.serve.model_settings import (
-    basic_settings,
-    cache_settings,
-    sparse_settings,
-)
+from k31ctl.serve.model_settings import basic_settings, cache_settings
 from k31ctl.serve.node_settings import EXPERTS, node_settings, size_settings
 from k31ctl.serve.plan_request import LENGTH_FLAGS, plan_request
+from k31ctl.serve.planned_settings import put_planned
 from k31ctl.serve.pools import role_settings
 from k31ctl.serve.reasons import flag_reason, variable_reason
 from k31ctl.serve.rollout import Departure, Server, Standing
@@ -43,6 +40,7 @@ from k31ctl.serve.server_settings import (
     shared_memory_bytes,
     start_times,
 )
+from k31ctl.serve.sparse_settings import sparse_settings
 from k31ctl.serve.take_recipe import add_overlays, take_recipe
 
 
@@ -82,7 +80,8 @@ def _composed(
     add_overlays(ledger, gathered, asked, layout)
     role_settings(ledger, asked.role, engine=gathered.engine.engine)
     cache_settings(ledger, gathered, asked.kv_dtype)
-    sparse_settings(ledger, gathered)
+    put_planned(ledger, gathered.engine.engine, asked.planned)
+    sparse_settings(ledger, gathered, asked.kv_dtype, asked.planned.index_dtype)
     _size(ledger, gathered, layout)
     tokens = _speculate(ledger, gathered, asked)
     planned = _fit(ledger, gathered, asked, layout, tokens)
@@ -216,6 +215,7 @@ def _fit(
         deployment(parts, request),
         ledger.values,
         asked_len=asked.max_model_len,
+        batch=asked.planned.batch,
     )
     standing = Standing.ASKED if asked.max_model_len else Standing.DERIVED
     flag = LENGTH_FLAG[engine]

@@ -20,6 +20,7 @@ from k31ctl.serve.formats_systemd import systemd_files
 from k31ctl.serve.gather import Gathered
 from k31ctl.serve.images import usual_image
 from k31ctl.serve.launch_names import dns_name, folder_of, title_of
+from k31ctl.serve.planned_settings import differences, passed_over
 from k31ctl.serve.pools import pool_wishes, router
 from k31ctl.serve.prometheus import prometheus_file
 from k31ctl.serve.readme import readme_file
@@ -74,7 +75,7 @@ def rollout(
         head=place.head,
         hosts=place.hosts,
         interface=place.interface,
-        warnings=_warnings(gathered),
+        warnings=_warnings(gathered, asked, servers),
     )
 
 
@@ -87,11 +88,17 @@ def _servers(gathered: Gathered, asked: Asked, pools: AskedPools | None) -> tupl
     return prefill, compose(gathered, second, name=_NAMES[second.role], first_node=after)
 
 
-def _warnings(gathered: Gathered) -> tuple[str, ...]:
+def _warnings(gathered: Gathered, asked: Asked, servers: tuple[Server, ...]) -> tuple[str, ...]:
     model = gathered.model
-    if model.architecture in gathered.catalog.kimi_architectures or not gathered.engine.development:
-        return gathered.warnings
-    return (*gathered.warnings, f"unverified: nobody has published a launch of {model.name}")
+    sparse = model.indexer is not None
+    found = [*gathered.warnings, *asked.warnings]
+    found += passed_over(gathered.engine.engine, asked.planned, sparse=sparse)
+    for server in servers:
+        found += differences(asked, server)
+    known = model.architecture in gathered.catalog.kimi_architectures
+    if gathered.engine.development and not known:
+        found.append(f"unverified: nobody has published a launch of {model.name}")
+    return tuple(found)
 
 
 def launch_files(made: Rollout, target: Target) -> tuple[LaunchFile, ...]:

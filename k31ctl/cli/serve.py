@@ -49,6 +49,7 @@ def serve(
     out: own.OutOpt = None,
     force: own.ForceOpt = False,
     as_json: opt.JsonOpt = False,
+    gate: opt.GateOpt = None,
     profiles: opt.ProfilesOpt = None,
 ) -> None:
     """Write the files that start a model: every setting with its reason and its source.
@@ -62,15 +63,18 @@ def serve(
     k31ctl serve kimi-k3 --engine sglang --on 8x-b200 --nodes 2 --as slurm --out k3
     """
     from k31ctl.catalog.store import Store, default_folders
+    from k31ctl.core.gates import parse_gate
     from k31ctl.core.layout_rules import AskedLayout
     from k31ctl.core.recipe import Role
     from k31ctl.report.serve import show_launch
+    from k31ctl.report.serve_gates import gate_results, require_passed
     from k31ctl.serve.asked import Asked
     from k31ctl.serve.gather import gather
     from k31ctl.serve.launch_files import launch_files, rollout
     from k31ctl.serve.local_model import checkpoint_folder
     from k31ctl.serve.own_findings import own_findings, refuse_errors
 
+    gates = tuple(parse_gate(text) for text in gate or ())
     store = Store(default_folders(profiles or ()))
     said = said_by_user(ctx)
     own.check_alone(draft=draft, draft_tokens=draft_tokens, plan=plan, engine=engine)
@@ -139,6 +143,7 @@ def serve(
             out=out,
             force=force,
             as_json=as_json,
+            gates=gates,
         )
         return
     gathered = gather(
@@ -155,7 +160,9 @@ def serve(
     findings = own_findings(store, gathered, files, made)
     if not force:
         refuse_errors(findings)
+    held = gate_results(gates, made, findings)
     if execute:
+        require_passed(held, title=made.title)
         from k31ctl.cli.run import run_here
 
         run_here(made, files[0].text)
@@ -175,6 +182,7 @@ def serve(
         out=out,
         force=force,
         as_json=as_json,
+        gates=held,
     )
 
 

@@ -14,7 +14,7 @@ from k31ctl.serve.read.launch_file import launches_in
 from k31ctl.serve.read.source import source_of
 from k31ctl.serve.rollout import Rollout
 
-_STARTS_NOTHING = ("README.md", "prometheus.yaml", "router.sh")
+STARTS_NOTHING = ("README.md", "prometheus.yaml", "router.sh")
 
 
 def _content(file: LaunchFile) -> bytes:
@@ -45,7 +45,7 @@ def own_findings(
     linted = [
         lint(store, found, asked, name=file.path)
         for file in files
-        if file.path not in _STARTS_NOTHING and not file.path.endswith(".sbatch")
+        if file.path not in STARTS_NOTHING and not file.path.endswith(".sbatch")
         for found in launches_in(source_of(_content(file), name=file.path))
         if not _is_router(found.texts)
     ]

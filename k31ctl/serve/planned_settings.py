@@ -96,7 +96,7 @@ def differences(asked: Asked, server: Server) -> tuple[str, ...]:
         return _batch(asked, plan)
     return (
         f"the plan counted {counted.kv_cache_tokens:,} tokens of cache in {counted.kv_format} "
-        f"rows; as written there are {tokens:,} in {rows} rows, by settings that the plan left open",
+        f"rows; as written there are {tokens:,} in {rows} rows, by what the plan left open",
         *_batch(asked, plan),
     )
 

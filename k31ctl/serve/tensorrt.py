@@ -27,8 +27,8 @@ from k31ctl.serve.formats_slurm import mounts
 from k31ctl.serve.gather import repository_of
 from k31ctl.serve.launch_names import dns_name, folder_of, title_of
 from k31ctl.serve.memory_settings import SOURCE, room
-from k31ctl.serve.planned_settings import differences, passed_over
 from k31ctl.serve.plan_request import plan_request
+from k31ctl.serve.planned_settings import differences, passed_over
 from k31ctl.serve.rollout import Choice, Rollout, Server, Standing, Weights
 from k31ctl.serve.server_settings import SHARED_MEMORY_BYTES, start_times
 

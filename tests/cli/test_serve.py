@@ -241,6 +241,34 @@ def test_the_document_of_a_search_is_no_plan(k31ctl: Run, tmp_path: Path) -> Non
     assert "the document of a search, which holds many plans" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "gate",
+    ["kv_cache_tokens>=1000000", "errors==0", "serve.max_requests>=1", "start_high_s<=7200"],
+)
+def test_a_gate_that_holds_is_in_the_document(k31ctl: Run, gate: str) -> None:
+    (held,) = document(k31ctl("serve", "kimi-k3", "--json", "--gate", gate))["result"]["gates"]
+    assert (held["gate"], held["passed"]) == (gate, True)
+
+
+def test_a_gate_that_does_not_hold_keeps_files_from_being_written(
+    k31ctl: Run, tmp_path: Path
+) -> None:
+    words = ("serve", "kimi-k3", "--gate", "kv_cache_tokens>=1e12", "--out", str(tmp_path / "k3"))
+    done = k31ctl(*words)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "kv_cache_tokens>=1e12 does not hold: it is " in done.stderr
+    told = k31ctl(*words, "--json")
+    assert told.returncode == 4
+    assert document(told)["result"]["gates"][0]["passed"] is False
+    assert not (tmp_path / "k3").exists()
+
+
+@pytest.mark.parametrize("gate", ["kv_cache_tokens", "nothing>=1"])
+def test_a_gate_on_nothing_is_a_mistake(k31ctl: Run, gate: str) -> None:
+    done = k31ctl("serve", "kimi-k3", "--gate", gate)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "k31ctl/plan/v1", "inputs": {}}'])
 def test_a_file_that_is_no_plan_is_told(k31ctl: Run, tmp_path: Path, text: str) -> None:
     plan = tmp_path / "plan.json"

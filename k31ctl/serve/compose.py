@@ -27,7 +27,7 @@ from k31ctl.serve.model_settings import basic_settings, cache_settings
 from k31ctl.serve.node_settings import EXPERTS, node_settings, size_settings
 from k31ctl.serve.plan_request import LENGTH_FLAGS, plan_request
 from k31ctl.serve.planned_settings import put_planned
-from k31ctl.serve.pools import role_settings
+from k31ctl.serve.pool_settings import role_settings
 from k31ctl.serve.reasons import flag_reason, variable_reason
 from k31ctl.serve.rollout import Departure, Server, Standing
 from k31ctl.serve.server_settings import (
@@ -131,7 +131,7 @@ def _server(
         model_flag=model_flag,
         choices=(
             *ledger.choices(gathered.catalog),
-            *(own_choices(ledger) if dynamo else ()),
+            *(own_choices(ledger, asked.role, engine) if dynamo else ()),
         ),
         variables=ledger.exports(),
         departures=tuple(ledger.departures),

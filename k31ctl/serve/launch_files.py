@@ -21,10 +21,11 @@ from k31ctl.serve.gather import Gathered
 from k31ctl.serve.images import usual_image
 from k31ctl.serve.launch_names import dns_name, folder_of, title_of
 from k31ctl.serve.planned_settings import differences, passed_over
-from k31ctl.serve.pools import pool_wishes, router
+from k31ctl.serve.pool_settings import router
+from k31ctl.serve.pools import pool_wishes
 from k31ctl.serve.prometheus import prometheus_file
 from k31ctl.serve.readme import readme_file
-from k31ctl.serve.rollout import Rollout, Server, Weights
+from k31ctl.serve.rollout import Rollout, Router, Server, Weights
 
 WRITERS: Final[dict[Target, Callable[[Rollout], tuple[LaunchFile, ...]]]] = {
     Target.SHELL: shell_files,
@@ -71,12 +72,20 @@ def rollout(
         image=image,
         served_name=asked.served_name or gathered.repository,
         servers=servers,
-        router=router(*servers) if len(servers) > 1 else None,
+        router=_router(gathered, asked, servers),
         head=place.head,
         hosts=place.hosts,
         interface=place.interface,
         warnings=_warnings(gathered, asked, servers),
     )
+
+
+def _router(gathered: Gathered, asked: Asked, servers: tuple[Server, ...]) -> Router | None:
+    """The router of two pools; Dynamo's front end is one by itself."""
+    if len(servers) == 1 or asked.target is Target.DYNAMO:
+        return None
+    prefill, decode = servers
+    return router(gathered.engine.engine, prefill, decode)
 
 
 def _servers(gathered: Gathered, asked: Asked, pools: AskedPools | None) -> tuple[Server, ...]:

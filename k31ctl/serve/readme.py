@@ -74,6 +74,8 @@ def _start(rollout: Rollout, target: Target, files: list[LaunchFile]) -> list[st
     else:
         where = "On its own node, each:" if target is Target.COMPOSE and nodes > 1 else "Run:"
         lines += [where, "", "```sh", *(_START[target].format(file=f.path) for f in files), "```"]
+    if rollout.router is not None and rollout.router.note:
+        lines += ["", f"{rollout.router.note[0].upper()}{rollout.router.note[1:]}."]
     folder = rollout.weights.folder
     if folder is None:
         size = show(rollout.weights.num_bytes, "B")

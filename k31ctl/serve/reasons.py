@@ -108,6 +108,7 @@ VARIABLE_REASONS: Final[dict[str, str]] = {
     "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "a first step may take longer than 300 s",
     "VLLM_USE_BREAKABLE_CUDAGRAPH": "breakable graphs fault on gfx950",
     "VLLM_SSM_CONV_STATE_LAYOUT": "the layout of states that a transfer needs",
+    "VLLM_NIXL_SIDE_CHANNEL_HOST": "the address where decode servers ask this one for its cache",
     "VLLM_HOST_IP": "the address that other nodes reach this one at",
     "SGLANG_HOST_IP": "the address that other nodes reach this one at",
     "NCCL_SOCKET_IFNAME": "the interface of NCCL's own connections",

@@ -18,7 +18,7 @@ from k31ctl.core.recipe import Recipe, Role
 from k31ctl.errors import RefusedError, UsageError
 from k31ctl.serve.asked import Asked, Target
 from k31ctl.serve.launch_files import launch_files, rollout
-from k31ctl.serve.own_findings import STARTS_NOTHING
+from k31ctl.serve.own_findings import starts_engine
 from k31ctl.serve.read.found import FoundLaunch
 from k31ctl.serve.read.launch_file import launches_in
 from k31ctl.serve.read.source import source_of
@@ -72,7 +72,7 @@ def written(engine: str) -> tuple[list[str], list[list[str]]]:
             except (RefusedError, UsageError):
                 continue  # what does not fit, or what a format does not take, is not written
             for file in files:
-                if file.path in STARTS_NOTHING or file.path.endswith(".sbatch"):
+                if not starts_engine(file):
                     continue
                 for found in launches_in(source_of(file.text.encode(), name=file.path)):
                     names.append(f"{recipe.id} as {target}: {file.path}")

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from k31ctl.catalog.plan_file import PlannedSettings
 from k31ctl.core.kv_cache import KvFormat
 from k31ctl.core.layout_rules import AskedLayout
+from k31ctl.core.planned import PlannedSettings
 from k31ctl.serve.from_plan import Wish
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from enum import StrEnum
 
-from k31ctl.catalog.plan_file import Counted, PlannedSettings
 from k31ctl.core.kv_cache import KvFormat
 from k31ctl.core.layout_rules import AskedLayout
+from k31ctl.core.planned import Counted, PlannedSettings
 from k31ctl.core.recipe import Role
 from k31ctl.values import frozen
 

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from k31ctl.catalog.plan_file import Counted, PlanFile, PlannedSettings
 from k31ctl.core.kv_cache import KvFormat
 from k31ctl.core.layout_rules import AskedLayout
+from k31ctl.core.planned import Counted, PlannedSettings
 from k31ctl.errors import UsageError
 from k31ctl.values import frozen
+
+if TYPE_CHECKING:
+    from k31ctl.catalog.plan_file import PlanFile
 
 _SIZES: Final = ("nodes", "tp", "pp", "dp", "ep", "dcp")
 
@@ -33,7 +36,7 @@ class Wish:
 
 
 def joined(
-    planned: PlanFile,
+    planned: "PlanFile",
     given: Wish,
     said: Collection[str],
     *,
@@ -74,7 +77,7 @@ def _contradiction(where: str, given: str, planned: str) -> UsageError:
     )
 
 
-def _added(planned: PlanFile, given: Wish, said: Collection[str]) -> Wish:
+def _added(planned: "PlanFile", given: Wish, said: Collection[str]) -> Wish:
     first, warnings = planned.contexts[0], []
     options = {
         "context": ("context_tokens", first),

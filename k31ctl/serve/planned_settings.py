@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-from k31ctl.catalog.plan_file import PlannedSettings
 from k31ctl.core.kv_cache import StateDtype
 from k31ctl.core.plan import Plan
+from k31ctl.core.planned import PlannedSettings
 from k31ctl.serve.asked import Asked
 from k31ctl.serve.ledger import Ledger
 from k31ctl.serve.reasons import flag_reason

@@ -96,6 +96,7 @@ def test_vllm_has_two_pools_and_its_own_router_in_every_format(target: Target) -
         "--enable-hybrid-kv-cache-manager",
     ):
         assert word in texts
+    assert any("vLLM issue 52627" in warning for warning in made.warnings)
     assert ("vllm-router" in texts) == (target is not Target.DYNAMO)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import k31ctl
+from k31ctl.core.kv_cache import KvFormat
 from k31ctl.core.launch import Form
 from k31ctl.core.launch_form import find_call
 from k31ctl.core.recipe import Recipe, Role
@@ -26,6 +27,7 @@ from tests.serve.launches import NOWHERE, SIZES, asked, node_of, parts
 
 PYTHON = os.environ.get("K31CTL_ENGINE_PYTHON", "")
 SCRIPT = Path(__file__).with_name("real_parsers.py")
+BRANCH = {"vllm": "vllm@main", "sglang": "sglang@kimi-k31-pro"}
 OF_DYNAMO = ("--dyn-tool-call-parser", "--dyn-reasoning-parser")
 
 pytestmark = [
@@ -35,14 +37,23 @@ pytestmark = [
 
 
 def words_of(found: FoundLaunch) -> list[str]:
-    """The engine's words; what is known only at run time stands as a rank or an address."""
+    """The engine's words; what is known only at run time stands as a rank or an address.
+
+    The words of a script's array that only followers have are read as one unknown word.
+    """
     call = find_call(found.texts)
     assert call is not None
-    words = [word.text if word.resolved else "1" for word in found.words[call.start :]]
+    words = [_known(word.text, word.resolved) for word in found.words[call.start :]]
     if call.form in (Form.DYNAMO_VLLM, Form.DYNAMO_SGLANG):
         own = {at for name in OF_DYNAMO if name in words for at in _pair(words, name)}
         words = [w for at, w in enumerate(words) if at not in own and w != "--enable-multimodal"]
     return words
+
+
+def _known(text: str, resolved: bool) -> str:
+    if resolved:
+        return text
+    return "--headless" if text == "$args" else "1"
 
 
 def _pair(words: list[str], name: str) -> tuple[int, int]:
@@ -80,6 +91,24 @@ def written(engine: str) -> tuple[list[str], list[list[str]]]:
     return names, commands
 
 
+def written_for_k31(engine: str) -> tuple[list[str], list[list[str]]]:
+    """The commands for Kimi K3.1 on its branch, whose flags are those of the release."""
+    names, commands = [], []
+    for on, nodes in (("8x-b300", 1), ("8x-h200", 2), ("8x-mi355x", 1)):
+        for kv in (None, KvFormat.FP8, KvFormat.BF16):
+            gathered = parts("kimi-k3.1-pro", BRANCH[engine], on)
+            wish = asked(nodes=nodes, image="registry.example/engine:1", kv_dtype=kv)
+            (file,) = (
+                file
+                for file in launch_files(rollout(gathered, wish, NOWHERE), Target.SHELL)
+                if starts_engine(file)
+            )
+            (found,) = launches_in(source_of(file.text.encode(), name=file.path))
+            names.append(f"kimi-k3.1-pro on {on}, {kv}")
+            commands.append(words_of(found))
+    return names, commands
+
+
 def complaints(engine: str, commands: list[list[str]]) -> list[str]:
     scripts = str(Path(k31ctl.__file__).parent / "host")
     done = subprocess.run(
@@ -100,6 +129,13 @@ def complaints(engine: str, commands: list[list[str]]) -> list[str]:
 def test_the_released_parser_takes_every_command_that_is_written(engine: str) -> None:
     names, commands = written(engine)
     assert len(commands) > 30
+    told = complaints(engine, commands)
+    assert [f"{name}: {said}" for name, said in zip(names, told, strict=True) if said] == []
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_the_released_parser_takes_the_flags_of_sparse_attention(engine: str) -> None:
+    names, commands = written_for_k31(engine)
     told = complaints(engine, commands)
     assert [f"{name}: {said}" for name, said in zip(names, told, strict=True) if said] == []
 

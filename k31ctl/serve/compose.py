@@ -32,6 +32,7 @@ from k31ctl.serve.reasons import flag_reason, variable_reason
 from k31ctl.serve.rollout import Departure, Server, Standing
 from k31ctl.serve.server_settings import (
     HEALTH,
+    METRICS_PORTS,
     PORTS,
     PROGRAMS,
     READY_LINES,
@@ -125,6 +126,7 @@ def _server(
     dynamo = asked.target is Target.DYNAMO
     program, model_flag = (DYNAMO_PROGRAMS if dynamo else PROGRAMS)[engine]
     low, high = start_times(gathered.storage, gathered.startup, planned)
+    port = FRONT_PORT if dynamo else asked.port or PORTS[engine]
     return Server(
         name=name,
         program=program,
@@ -137,7 +139,7 @@ def _server(
         departures=tuple(ledger.departures),
         recipe=recipe,
         plan=planned,
-        port=FRONT_PORT if dynamo else asked.port or PORTS[engine],
+        port=port,
         health=HEALTH[engine],
         first_node=0,
         num_nodes=planned.layout.nodes,
@@ -146,6 +148,7 @@ def _server(
         start_low_s=low,
         start_high_s=high,
         ready_line=READY_LINES[engine],
+        metrics_port=METRICS_PORTS.get(engine, port),
     )
 
 

@@ -102,7 +102,7 @@ def _pod(rollout: Rollout, server: Server, *, follower: bool) -> dict[str, Any]:
     annotations = {
         "prometheus.io/scrape": "true",
         "prometheus.io/path": "/metrics",
-        "prometheus.io/port": str(server.port),
+        "prometheus.io/port": str(server.metrics_port),
     }
     labels = {"app": f"{rollout.name}-{server.name}"}
     spec = pod_spec(

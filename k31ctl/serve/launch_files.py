@@ -38,6 +38,7 @@ WRITERS: Final[dict[Target, Callable[[Rollout], tuple[LaunchFile, ...]]]] = {
 }
 _OWN_IMAGE: Final = (Target.COMPOSE, Target.KUBERNETES, Target.KSERVE)
 _ABSOLUTE: Final = (Target.SYSTEMD, Target.KUBERNETES, Target.DYNAMO)
+_NIM: Final = "/nim/"
 _GARBLED: Final = (
     "two pools of vLLM gave garbled text of Kimi K3 (vLLM issue 52627, open); compare answers with "
     "one server's before use"
@@ -108,6 +109,10 @@ def _warnings(gathered: Gathered, asked: Asked, servers: tuple[Server, ...]) -> 
     found += passed_over(gathered.engine.engine, asked.planned, sparse=sparse)
     for server in servers:
         found += differences(asked, server)
+    if asked.image is not None and _NIM in asked.image:
+        found.append(
+            f"{asked.image} is a NIM container: the command here takes the place of its own"
+        )
     if len(servers) > 1 and gathered.engine.engine == "vllm":
         found.append(_GARBLED)
     known = model.architecture in gathered.catalog.kimi_architectures

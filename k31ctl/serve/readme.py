@@ -1,5 +1,6 @@
 """The README of a launch: how to start it, what to see, how to check it, how to go back."""
 
+import json
 import shlex
 from typing import Final
 
@@ -11,6 +12,7 @@ from k31ctl.serve.rollout import Rollout, Server
 from k31ctl.units import show
 
 _MINUTE_S: Final = 60
+_FEW_TOKENS: Final = 256
 _START: Final = {
     Target.SHELL: "bash {file}",
     Target.SLURM: "sbatch {file}",
@@ -113,16 +115,37 @@ def _check(rollout: Rollout, target: Target) -> list[str]:
     if rollout.router is None:
         health = f"{url}{rollout.servers[0].health}"
         lines.insert(1, shlex.join(["curl", "--fail", health]))
+    lines.append(_question(rollout.served_name, url))
     if target is Target.KUBERNETES:
         name = "router" if rollout.router else rollout.servers[0].name
         forward = f"service/{rollout.name}-{name}-http"
         lines.insert(1, f"kubectl port-forward {forward} {front}:{front} &")
-    return [*lines, "```", "", "`prometheus.yaml` is the scrape configuration of its metrics."]
+    return [
+        *lines,
+        "```",
+        "",
+        "`prometheus.yaml` is the scrape configuration of its metrics. `k31ctl lint FILE --readback "
+        f"{url}` holds what runs against these files, `k31ctl bench {url}` measures it.",
+    ]
+
+
+def _question(name: str, url: str) -> str:
+    """A command that asks the model one thing."""
+    asked = {"model": name, "messages": [{"role": "user", "content": "7 times 8?"}]}
+    body = json.dumps({**asked, "max_tokens": _FEW_TOKENS})
+    kind = "Content-Type: application/json"
+    words = ["curl", "--fail", "--header", kind, "--data", body, f"{url}/v1/chat/completions"]
+    return shlex.join(words)
 
 
 def _back(target: Target, files: list[LaunchFile]) -> list[str]:
     lines = [f"- {_STOP[target].format(file=f.path)}" for f in files]
-    return [*lines, f"- go back: {_BACK.get(target, _USUAL_BACK)}."]
+    return [
+        *lines,
+        "- after a crash: what is left in /dev/shm takes memory until it is removed; `k31ctl doctor` "
+        "tells",
+        f"- go back: {_BACK.get(target, _USUAL_BACK)}.",
+    ]
 
 
 def _settings(server: Server) -> list[str]:

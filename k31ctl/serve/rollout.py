@@ -116,6 +116,7 @@ class Server:
     start_low_s: float
     start_high_s: float
     ready_line: str
+    metrics_port: int
 
     @property
     def node_values(self) -> tuple[NodeValue, ...]:

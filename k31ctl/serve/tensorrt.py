@@ -135,6 +135,7 @@ def _server(store: Store, parts: Parts, asked: Asked) -> Server:
         start_low_s=low,
         start_high_s=high,
         ready_line="",
+        metrics_port=asked.port or _PORT,
     )
 
 

@@ -88,6 +88,15 @@ def test_no_check_finds_an_error_in_it(engine: str, target: Target) -> None:
     assert [f.message for f in found if f.severity is Severity.ERROR] == []
 
 
+def test_a_container_that_has_a_command_of_its_own_is_told() -> None:
+    image = "nvcr.io/nim/moonshotai/kimi:2.1.6-variant-kimi-k3.1-pro"
+    made = launch(K31, "vllm@0.33.0", target=Target.COMPOSE, image=image)
+    assert f"{image} is a NIM container: the command here takes the place of its own" in (
+        made.warnings
+    )
+    assert made.image == image
+
+
 def test_the_rows_that_are_written_are_those_that_are_counted() -> None:
     for engine, on, nodes, kv, rows in (
         ("vllm", "8x-b300", 1, None, KvFormat.FP8_DS_MLA),

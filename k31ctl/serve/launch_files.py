@@ -110,9 +110,8 @@ def _warnings(gathered: Gathered, asked: Asked, servers: tuple[Server, ...]) -> 
     for server in servers:
         found += differences(asked, server)
     if asked.image is not None and _NIM in asked.image:
-        found.append(
-            f"{asked.image} is a NIM container: the command here takes the place of its own"
-        )
+        told = "is a NIM container: the command here takes the place of its own"
+        found.append(f"{asked.image} {told}")
     if len(servers) > 1 and gathered.engine.engine == "vllm":
         found.append(_GARBLED)
     known = model.architecture in gathered.catalog.kimi_architectures

@@ -124,8 +124,8 @@ def _check(rollout: Rollout, target: Target) -> list[str]:
         *lines,
         "```",
         "",
-        "`prometheus.yaml` is the scrape configuration of its metrics. `k31ctl lint FILE --readback "
-        f"{url}` holds what runs against these files, `k31ctl bench {url}` measures it.",
+        "`prometheus.yaml` is the scrape configuration of its metrics. "
+        f"`k31ctl lint FILE --readback {url}` holds what runs against these files, `k31ctl bench {url}` measures it.",
     ]
 
 
@@ -142,8 +142,8 @@ def _back(target: Target, files: list[LaunchFile]) -> list[str]:
     lines = [f"- {_STOP[target].format(file=f.path)}" for f in files]
     return [
         *lines,
-        "- after a crash: what is left in /dev/shm takes memory until it is removed; `k31ctl doctor` "
-        "tells",
+        "- after a crash: what is left in /dev/shm takes memory until it is removed; "
+        "`k31ctl doctor` finds it",
         f"- go back: {_BACK.get(target, _USUAL_BACK)}.",
     ]
 

@@ -125,7 +125,8 @@ def _check(rollout: Rollout, target: Target) -> list[str]:
         "```",
         "",
         "`prometheus.yaml` is the scrape configuration of its metrics. "
-        f"`k31ctl lint FILE --readback {url}` holds what runs against these files, `k31ctl bench {url}` measures it.",
+        f"`k31ctl lint FILE --readback {url}` holds what runs against these files, "
+        f"`k31ctl bench {url}` measures it.",
     ]
 
 

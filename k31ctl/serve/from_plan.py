@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from k31ctl.core.kv_cache import KvFormat
 from k31ctl.core.layout_rules import AskedLayout
@@ -87,7 +87,7 @@ def _added(planned: "PlanFile", given: Wish, said: Collection[str]) -> Wish:
         "draft_tokens": ("draft_tokens", planned.draft_tokens),
         "text_only": ("text_only", planned.text_only),
     }
-    taken: dict[str, object] = {}
+    taken: dict[str, Any] = {}
     for option, (name, value) in options.items():
         own = getattr(given, name)
         taken[name] = own if option in said else value

@@ -13,7 +13,11 @@ FRACTION_FLAGS: Final = ("--gpu-memory-utilization", "--mem-fraction-static")
 CHUNK_FLAGS: Final = ("--max-num-batched-tokens", "--chunked-prefill-size")
 LENGTH_FLAGS: Final = ("--max-model-len", "--context-length")
 _STATE_FLAGS: Final = ("--mamba-ssm-dtype", "--mamba-ssm-cache-dtype")
-_NO_PREFIXES: Final = ("--disable-radix-cache", "--disable-prefix-caching")
+_NO_PREFIXES: Final = {
+    "--enable-prefix-caching": False,
+    "--disable-radix-cache": True,
+    "--disable-prefix-caching": False,
+}
 _REPLAY: Final = ("--enable-linear-replayssm-spec", "--use-replayssm")
 _LAZY_SLOTS: Final = 4
 _KV_FORMATS: Final = {
@@ -65,8 +69,7 @@ def plan_request(
         state_dtype=StateDtype.BF16 if state == "bfloat16" else StateDtype.FP32,
         kv_memory_bytes=int(pool) if pool else None,
         max_model_len=max_model_len,
-        prefix_caching=flags.get("--enable-prefix-caching") is not False
-        and not any(flags.get(name) is True for name in _NO_PREFIXES),
+        prefix_caching=not any(flags.get(name) is off for name, off in _NO_PREFIXES.items()),
         draft_tokens=draft_tokens,
         replay_ssm=any(flags.get(name) is True for name in _REPLAY),
         state_slots=_LAZY_SLOTS if lazy else None,

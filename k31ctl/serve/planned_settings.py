@@ -24,14 +24,12 @@ _FLAGS: Final[dict[str, dict[str, str]]] = {
         "chunk_tokens": "--chunked-prefill-size",
         "state_dtype": "--mamba-ssm-dtype",
         "state_ratio": "--mamba-full-memory-ratio",
-        "no_prefix_caching": "--disable-radix-cache",
         "replay_ssm": "--enable-linear-replayssm-spec",
     },
     "tokenspeed": {
         "memory_fraction": "--gpu-memory-utilization",
         "chunk_tokens": "--chunked-prefill-size",
         "state_dtype": "--mamba-ssm-dtype",
-        "no_prefix_caching": "--disable-prefix-caching",
     },
     "tensorrt-llm": {},
 }
@@ -44,6 +42,12 @@ _OPTIONS: Final = {
     "state_ratio": "--state-ratio",
     "no_prefix_caching": "--no-prefix-caching",
     "replay_ssm": "--replay-ssm",
+}
+# How each parser is told to keep no prefixes: TokenSpeed's flag sets its own switch to no.
+_NO_PREFIXES: Final = {
+    "vllm": ("--enable-prefix-caching", False),
+    "sglang": ("--disable-radix-cache", True),
+    "tokenspeed": ("--disable-prefix-caching", False),
 }
 _CACHES: Final = ("--enable-prefix-caching", "--mamba-radix-cache-strategy")
 _STATE_WORDS: Final = {StateDtype.BF16: "bfloat16", StateDtype.FP32: "float32"}
@@ -58,19 +62,20 @@ def put_planned(ledger: Ledger, engine: str, settings: PlannedSettings) -> None:
         word: Any = _STATE_WORDS[value] if isinstance(value, StateDtype) else value
         ledger.put(flag, word, flag_reason(flag), source=SOURCE, standing=Standing.ASKED)
     if settings.no_prefix_caching:
+        reason = "the plan keeps no prefixes"
         for flag in _CACHES:
-            ledger.drop(flag, "the plan keeps no prefixes")
-        if engine == "vllm":
-            reason = "the plan keeps no prefixes"
-            flag = "--enable-prefix-caching"
-            ledger.put(flag, False, reason, source=SOURCE, standing=Standing.ASKED)
+            ledger.drop(flag, reason)
+        flag, word = _NO_PREFIXES[engine]
+        ledger.put(flag, word, reason, source=SOURCE, standing=Standing.ASKED)
 
 
 def passed_over(engine: str, settings: PlannedSettings, *, sparse: bool) -> tuple[str, ...]:
     """Every setting of the plan that the launch does not have, each in one sentence."""
     written = {*_FLAGS[engine]}
-    if engine == "vllm":
-        written |= {"no_prefix_caching", *(("index_dtype",) if sparse else ())}
+    if engine in _NO_PREFIXES:
+        written.add("no_prefix_caching")
+    if engine == "vllm" and sparse:
+        written.add("index_dtype")
     missed = [
         option
         for name, option in _OPTIONS.items()

@@ -194,6 +194,27 @@ def test_what_a_plan_settles_is_started_and_counted_as_planned(k31ctl: Run, tmp_
     assert done["warnings"] == []
 
 
+@pytest.mark.parametrize(
+    ("engine", "expected"),
+    [
+        ("vllm", ("--disable-prefix-caching", "--max-num-batched-tokens 4096")),
+        ("sglang", ("--disable-radix-cache", "--chunked-prefill-size 4096")),
+        ("tokenspeed", ("--disable-prefix-caching", "--chunked-prefill-size 4096")),
+    ],
+)
+def test_each_engine_is_told_what_a_plan_settles_in_its_own_words(
+    k31ctl: Run, tmp_path: Path, engine: str, expected: tuple[str, str]
+) -> None:
+    cache = ("--no-prefix-caching", "--chunk-tokens", "4096", "--state-dtype", "bf16")
+    other = ("--text-only", "--memory-fraction", "0.9", "--context", "8k")
+    plan = planned(k31ctl, tmp_path, "kimi-k3", "--engine", engine, *cache, *other)
+    done = k31ctl("serve", "--plan", plan)
+    assert done.returncode == 0, done.stderr
+    for word in (*expected, "--language-model-only", "0.9", "bfloat16"):
+        assert f"{word}\n" in done.stdout
+    assert " of the plan is not taken" not in done.stderr
+
+
 def test_what_no_flag_says_is_warned_about_once_each(k31ctl: Run, tmp_path: Path) -> None:
     words = ("--engine", "sglang", "--kv-memory", "40GiB", "--lora", "8", "--batch", "64")
     plan = planned(k31ctl, tmp_path, "kimi-k3", *words)

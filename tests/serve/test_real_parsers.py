@@ -28,7 +28,10 @@ from tests.serve.launches import NOWHERE, SIZES, asked, node_of, parts
 PYTHON = os.environ.get("K31CTL_ENGINE_PYTHON", "")
 SCRIPT = Path(__file__).with_name("real_parsers.py")
 BRANCH = {"vllm": "vllm@main", "sglang": "sglang@kimi-k31-pro"}
-OF_DYNAMO = ("--dyn-tool-call-parser", "--dyn-reasoning-parser")
+OF_DYNAMO = {
+    Form.DYNAMO_VLLM: ("--dyn-tool-call-parser", "--dyn-reasoning-parser", "--disaggregation-mode"),
+    Form.DYNAMO_SGLANG: ("--dyn-tool-call-parser", "--dyn-reasoning-parser"),
+}
 
 pytestmark = [
     pytest.mark.engines,
@@ -44,8 +47,8 @@ def words_of(found: FoundLaunch) -> list[str]:
     call = find_call(found.texts)
     assert call is not None
     words = [_known(word.text, word.resolved) for word in found.words[call.start :]]
-    if call.form in (Form.DYNAMO_VLLM, Form.DYNAMO_SGLANG):
-        own = {at for name in OF_DYNAMO if name in words for at in _pair(words, name)}
+    if call.form in OF_DYNAMO:
+        own = {at for name in OF_DYNAMO[call.form] if name in words for at in _pair(words, name)}
         words = [w for at, w in enumerate(words) if at not in own and w != "--enable-multimodal"]
     return words
 

@@ -1,6 +1,7 @@
 """The options of the embedded engine, which ``serve`` and ``smoke`` share."""
 
 import os
+from collections.abc import Collection
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,16 @@ _PANEL: Final = "Embedded engine"
 _NEEDED: Final = ("torch", "safetensors", "tiktoken", "PIL", "starlette", "uvicorn")
 _MOST_KEY_BYTES: Final = 4096
 API_KEY_VARIABLE: Final = "K31CTL_API_KEY"
+LOOPBACK: Final = "127.0.0.1"
+PORT: Final = 8000
+# Parameters of ``serve`` that are this engine's alone, and those that it shares with others.
+_OWN: Final = {
+    *("host", "device", "dtype", "layers", "experts", "plain", "max_num_seqs", "kv_memory"),
+    "api_key_file",
+}
+_SHARED: Final = {
+    *("model", "engine", "max_model_len", "served_name", "port", "profiles", "as_json"),
+}
 
 
 class Dtype(StrEnum):
@@ -80,13 +91,11 @@ PlainOpt = Annotated[
     typer.Option("--plain", help="Plain torch, no faster path.", rich_help_panel=_PANEL),
 ]
 HostOpt = Annotated[
-    str | None,
-    typer.Option(
-        "--host", metavar="ADDRESS", help="Where to listen; loopback.", rich_help_panel=_PANEL
-    ),
+    str,
+    typer.Option("--host", metavar="ADDRESS", help="Where to listen.", rich_help_panel=_PANEL),
 ]
 MaxNumSeqsOpt = Annotated[
-    int | None,
+    int,
     typer.Option(
         "--max-num-seqs", min=1, max=4096, help="Requests at once.", rich_help_panel=_PANEL
     ),
@@ -100,6 +109,35 @@ ApiKeyFileOpt = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+
+
+def refuse_others(said: Collection[str]) -> None:
+    """Refuse options of ``serve`` that only launch files of other engines have."""
+    others = sorted(set(said) - _OWN - _SHARED)
+    if others:
+        raise UsageError(
+            "the embedded engine starts here, on one device, and has no such option",
+            where=", ".join(_flag(name) for name in others),
+            remedy="leave it out; k31ctl serve --help has a panel of its options",
+        )
+
+
+def refuse_own(said: Collection[str], port: int | None) -> None:
+    """Refuse what only the embedded engine has."""
+    own = [_flag(name) for name in sorted(_OWN & set(said))]
+    if port == 0:
+        own.append("--port 0")
+    if own:
+        raise UsageError(
+            "this is an option of the embedded engine, and another is asked for",
+            where=", ".join(own),
+            remedy="add --engine embedded, or leave it out",
+        )
+
+
+def _flag(name: str) -> str:
+    """A parameter as it is typed."""
+    return {"target": "--as", "execute": "--exec"}.get(name, f"--{name.replace('_', '-')}")
 
 
 def require_engine() -> None:

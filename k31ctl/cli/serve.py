@@ -3,17 +3,21 @@
 import os
 from pathlib import Path
 
+import typer
+
 from k31ctl.cli import embedded_options as embedded
 from k31ctl.cli import options as opt
 from k31ctl.cli import plan_options as planning
 from k31ctl.cli import serve_options as own
 from k31ctl.cli.disaggregation_options import DisaggregateOpt
+from k31ctl.cli.serve_wish import node_here, said_by_user, wish_of
 from k31ctl.serve.asked import Target
 
 _USUAL_TOKENS = 8192
 
 
 def serve(
+    ctx: typer.Context,
     model: own.ModelArg = "kimi-k3.1-pro",
     *,
     engine: planning.EngineOpt = "vllm",
@@ -45,16 +49,17 @@ def serve(
     execute: own.ExecOpt = False,
     out: own.OutOpt = None,
     force: own.ForceOpt = False,
-    host: embedded.HostOpt = None,
+    host: embedded.HostOpt = embedded.LOOPBACK,
     device: embedded.DeviceOpt = None,
     dtype: embedded.DtypeOpt = None,
     layers: embedded.LayersOpt = None,
     experts: embedded.ExpertsOpt = None,
     plain: embedded.PlainOpt = False,
-    max_num_seqs: embedded.MaxNumSeqsOpt = None,
+    max_num_seqs: embedded.MaxNumSeqsOpt = 8,
     kv_memory: opt.KvMemoryOpt = None,
     api_key_file: embedded.ApiKeyFileOpt = None,
     as_json: opt.JsonOpt = False,
+    gate: opt.GateOpt = None,
     profiles: opt.ProfilesOpt = None,
 ) -> None:
     """Write the files that start a model: every setting with its reason and its source.
@@ -69,61 +74,62 @@ def serve(
 
     k31ctl serve tiny-k31 --engine embedded --port 8000
     """
-    its_own = (host, device, dtype, layers, experts, plain, max_num_seqs, kv_memory, api_key_file)
+    said = said_by_user(ctx)
     if engine.partition("@")[0] == "embedded":
-        own.check_embedded(
-            (plan, goal, tp, pp, dp, ep, dcp, context, kv_dtype, disaggregate, draft, draft_tokens),
-            (overlay, image, model_path, head, hosts, interface, out),
-            (
-                target is not Target.SHELL,
-                nodes > 1,
-                text_only,
-                execute,
-                force,
-                engine != "embedded",
-            ),
-        )
-        from k31ctl.cli.serve_embedded import LOOPBACK, PORT, Endpoint, serve_embedded
-        from k31ctl.core.embedded import Wish
+        embedded.refuse_others(said)
+        from k31ctl.cli.serve_embedded import Endpoint, serve_embedded
+        from k31ctl.core.embedded import Wish as EmbeddedWish
 
-        wish = Wish(
+        own_wish = EmbeddedWish(
             device=embedded.checked_device(device),
             dtype=dtype or "",
             layers=embedded.as_range(layers),
             experts=experts or "",
             is_plain=plain,
-            num_requests=max_num_seqs or 8,
+            num_requests=max_num_seqs,
             max_model_len=max_model_len,
             cache_bytes=kv_memory,
         )
         endpoint = Endpoint(
-            host=host or LOOPBACK,
-            port=PORT if port is None else port,
+            host=host,
+            port=embedded.PORT if port is None else port,
             served_name=own.checked_name("--served-name", served_name),
             api_key=embedded.api_key(api_key_file),
         )
-        serve_embedded(model, wish, endpoint, engine=engine, profiles=profiles, as_json=as_json)
+        serve_embedded(model, own_wish, endpoint, engine=engine, profiles=profiles, as_json=as_json)
         return
-    own.check_not_embedded(its_own, port)
+    embedded.refuse_own(said, port)
     from k31ctl.catalog.store import Store, default_folders
+    from k31ctl.core.gates import parse_gate
     from k31ctl.core.layout_rules import AskedLayout
     from k31ctl.core.recipe import Role
     from k31ctl.report.serve import show_launch
+    from k31ctl.report.serve_gates import gate_results, require_passed
     from k31ctl.serve.asked import Asked
     from k31ctl.serve.gather import gather
     from k31ctl.serve.launch_files import launch_files, rollout
     from k31ctl.serve.local_model import checkpoint_folder
     from k31ctl.serve.own_findings import own_findings, refuse_errors
 
-    layout = AskedLayout(nodes=nodes, tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp)
-    if plan is not None:
-        from k31ctl.catalog.plan_file import load_plan_file
-
-        planned = load_plan_file(plan)
-        model, engine, on = planned.model, planned.engine, planned.hardware
-        layout, nodes = AskedLayout(**planned.sizes), planned.sizes["nodes"]
-        context = context or planned.context_tokens
-        max_model_len = max_model_len or planned.max_model_len
+    gates = tuple(parse_gate(text) for text in gate or ())
+    store = Store(default_folders(profiles or ()))
+    own.check_alone(draft=draft, draft_tokens=draft_tokens, plan=plan, engine=engine)
+    wish = wish_of(
+        store,
+        plan=plan,
+        said=said,
+        model=model,
+        engine=engine,
+        on=on,
+        layout=AskedLayout(nodes=nodes, tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp),
+        context=context,
+        max_model_len=max_model_len,
+        kv_dtype=kv_dtype,
+        draft=draft,
+        draft_tokens=draft_tokens,
+        text_only=text_only,
+    )
+    model, engine, on, nodes = wish.model, wish.engine, wish.hardware, wish.layout.nodes
     own.check_exec(
         execute=execute,
         target=target,
@@ -132,9 +138,7 @@ def serve(
         out=out,
         as_json=as_json,
     )
-    own.check_alone(draft=draft, draft_tokens=draft_tokens, engine=engine)
     place = own.asked_place(head, hosts, interface)
-    store = Store(default_folders(profiles or ()))
     folder = (
         checkpoint_folder(store, model)
         if model_path is None
@@ -143,20 +147,23 @@ def serve(
     _require_whole(folder)
     asked = Asked(
         role=Role.UNIFIED,
-        layout=layout,
+        layout=wish.layout,
         aim=goal,
         target=target,
-        context_tokens=context or _USUAL_TOKENS,
-        kv_dtype=kv_dtype,
-        max_model_len=max_model_len,
-        draft=draft,
-        draft_tokens=draft_tokens,
+        context_tokens=wish.context_tokens or _USUAL_TOKENS,
+        kv_dtype=wish.kv_dtype,
+        max_model_len=wish.max_model_len,
+        draft=wish.draft,
+        draft_tokens=wish.draft_tokens,
         overlays=tuple(overlay or ()),
-        text_only=text_only,
+        text_only=wish.text_only,
         port=port,
         served_name=own.checked_name("--served-name", served_name),
         folder=folder,
         image=own.checked_name("--image", image),
+        planned=wish.settings,
+        counted=wish.counted,
+        warnings=wish.warnings,
     )
     if engine.partition("@")[0] == "tensorrt-llm":
         own.check_tensorrt(execute=execute, pools=disaggregate is not None)
@@ -172,15 +179,26 @@ def serve(
             out=out,
             force=force,
             as_json=as_json,
+            gates=gates,
         )
         return
-    gathered = gather(store, model=model, engine=engine, on=on, draft=draft, image=image)
+    gathered = gather(
+        store,
+        model=model,
+        engine=engine,
+        on=on,
+        draft=wish.draft,
+        image=image,
+        node=node_here(store, on),
+    )
     made = rollout(gathered, asked, place, disaggregate)
     files = launch_files(made, target)
     findings = own_findings(store, gathered, files, made)
     if not force:
         refuse_errors(findings)
+    held = gate_results(gates, made, findings)
     if execute:
+        require_passed(held, title=made.title)
         from k31ctl.cli.run import run_here
 
         run_here(made, files[0].text)
@@ -200,6 +218,7 @@ def serve(
         out=out,
         force=force,
         as_json=as_json,
+        gates=held,
     )
 
 

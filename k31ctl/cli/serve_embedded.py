@@ -3,14 +3,10 @@
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from k31ctl.cli.embedded_options import require_engine
 from k31ctl.core.embedded import Wish
 from k31ctl.values import frozen
-
-LOOPBACK: Final = "127.0.0.1"
-PORT: Final = 8000
 
 
 @frozen

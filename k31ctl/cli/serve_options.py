@@ -1,6 +1,5 @@
 """The options of ``serve``, and how they become what is asked of a launch."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,6 +13,14 @@ from k31ctl.serve.asked import Aim, Place, Target
 _MOST_HOSTS: Final = 512
 _LAUNCH = "Launch"
 _NODES = "Nodes"
+
+
+def folder_named(text: str) -> Path:
+    """Return the folder of a name; ValueError for an empty one, which is no folder."""
+    if not text.strip():
+        raise ValueError("an empty name is no folder; write . for this one")
+    return Path(text)
+
 
 ModelArg = Annotated[
     str,
@@ -89,7 +96,13 @@ OverlayOpt = Annotated[
 ]
 OutOpt = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="Write all files here.", rich_help_panel="Output"),
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        parser=said("--out", folder_named),
+        help="Write all files here.",
+        rich_help_panel="Output",
+    ),
 ]
 ExecOpt = Annotated[
     bool,
@@ -165,9 +178,11 @@ def check_exec(
         )
 
 
-def check_alone(*, draft: str | None, draft_tokens: int | None, engine: str) -> None:
+def check_alone(
+    *, draft: str | None, draft_tokens: int | None, plan: Path | None, engine: str
+) -> None:
     """Refuse options that say nothing by themselves."""
-    if draft_tokens is not None and draft is None:
+    if draft_tokens is not None and draft is None and plan is None:
         raise UsageError(
             "there is no draft model whose tokens it could count",
             where="--draft-tokens",
@@ -188,28 +203,6 @@ def check_tensorrt(*, execute: bool, pools: bool) -> None:
             "TensorRT-LLM is neither started here nor split into pools",
             where="--exec, --disaggregate",
             remedy="leave them out, or use another --engine",
-        )
-
-
-def check_embedded(*given: Sequence[object]) -> None:
-    """Refuse what only launch files of other engines have."""
-    if any(bool(value) for values in given for value in values):
-        raise UsageError(
-            "the embedded engine starts here, on one device: it has no such options",
-            where="--engine embedded",
-            remedy="use --port, --host, --served-name, --max-model-len and those of its own panel "
-            "in k31ctl serve --help",
-        )
-
-
-def check_not_embedded(given: Sequence[object], port: int | None) -> None:
-    """Refuse what only the embedded engine has."""
-    if any(value not in (None, False) for value in given) or port == 0:
-        raise UsageError(
-            "an option of the embedded engine was given for another engine",
-            where="--engine",
-            remedy="add --engine embedded, or leave out --host, --device, --dtype, --layers, "
-            "--experts, --plain, --max-num-seqs, --kv-memory, --api-key-file and --port 0",
         )
 
 

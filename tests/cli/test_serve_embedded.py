@@ -160,9 +160,9 @@ def test_without_torch_it_says_what_to_install(tiny: Path) -> None:
     ("arguments", "code", "message"),
     [
         (("kimi-k3", "--engine", "embedded"), 2, "runs a checkpoint that is here"),
-        (("kimi-k3", "--plain"), 2, "was given for another engine"),
-        (("kimi-k3", "--port", "0"), 2, "was given for another engine"),
-        (("TINY", "--engine", "embedded", "--tp", "2"), 2, "it has no such options"),
+        (("kimi-k3", "--plain"), 2, "at: --plain"),
+        (("kimi-k3", "--port", "0"), 2, "this is an option of the embedded engine"),
+        (("TINY", "--engine", "embedded", "--tp", "2", "--as", "shell"), 2, "at: --as, --tp"),
         (("TINY", "--engine", "embedded", "--device", "tpu"), 2, "'tpu' is no device"),
         (("TINY", "--engine", "embedded", "--layers", "3-1"), 2, "ends before it begins"),
         (("TINY", "--engine", "embedded", "--layers", "0-9"), 3, "numbered from 0"),

@@ -79,7 +79,8 @@ class Child:
     def _started(self) -> tuple["subprocess.Popen[str]", IO[str]]:
         if self._process is None or self._answers is None:
             reading, writing = os.pipe()
-            self._log.truncate(0)
+            self._log.seek(0)
+            self._log.truncate()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "k31ctl.smoke.worker", str(writing), str(os.getpid())],
                 stdin=subprocess.PIPE,

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from k31ctl.core.ladder import RUNGS, Rung, Status, Step, first_broken
@@ -48,9 +49,10 @@ def run_step(session: "Session", rung: Rung) -> Step:
         what = f"{error.what} ({error.where})"
         status, found = Status.FAIL, Found(detail=what, notes=(f"do: {error.remedy}",))
     except Exception as error:  # noqa: BLE001  whatever goes wrong is what was asked for
-        traceback.print_exc()
-        what = " ".join(str(error).split())[:300]
-        status, found = Status.FAIL, Found(detail=f"{type(error).__name__}: {what}")
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"at {Path(last.filename).name}, line {last.lineno}, in {last.name}"
+        what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        status, found = Status.FAIL, Found(detail=what, notes=(place,))
     if status is Status.PASS and (found.faults or first_broken(found.measures)):
         status = Status.FAIL
     return Step(

@@ -613,4 +613,15 @@ CASES: Final[dict[str, tuple[Case, Case]]] = {
         case(V, environment={"NCCL_DMABUF_ENABLE": "1"}),
         case(V, environment={"NCCL_DMABUF_ENABLE": "0"}),
     ),
+    # several nodes
+    "nodes-not-told": (
+        case(V.replace("-tp 8", "-tp 16"), on="8x-b300", nodes=2),
+        case(
+            V.replace("-tp 8", "-tp 16 --distributed-executor-backend ray"), on="8x-b300", nodes=2
+        ),
+    ),
+    "nodes-local-groups": (
+        case(V + " -dp 4 --data-parallel-size-local 2", on="8x-b300", nodes=2),
+        case(V + " -dp 2 --data-parallel-size-local 1", on="8x-b300", nodes=2),
+    ),
 }

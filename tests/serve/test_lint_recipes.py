@@ -43,7 +43,11 @@ def worse_than_notes(recipe: Recipe, hardware: str) -> list[Finding]:
         words, environment, gpus = whole.words, {**base.environment, **environment}, 8
     on = NODES[hardware]
     asked = context(
-        shlex.join(words), on=on, nodes=max(1, gpus // int(on[0])), environment=environment
+        shlex.join(words),
+        on=on,
+        nodes=max(1, gpus // int(on[0])),
+        environment=environment,
+        published=True,
     )
     return [found for found in check(asked) if found.severity is not Severity.INFO]
 

@@ -6,6 +6,7 @@ from k31ctl.core.rules.container_rules import CONTAINER_RULES
 from k31ctl.core.rules.context import LaunchContext
 from k31ctl.core.rules.finding import Finding
 from k31ctl.core.rules.model_rules import MODEL_RULES
+from k31ctl.core.rules.node_rules import NODE_RULES
 from k31ctl.core.rules.place_rules import PLACE_RULES
 from k31ctl.core.rules.read_rules import read_findings
 from k31ctl.core.rules.rule import Rule
@@ -34,6 +35,7 @@ RULES: tuple[Rule, ...] = (
     *TOKENSPEED_RULES,
     *CONTAINER_RULES,
     *PLACE_RULES,
+    *NODE_RULES,
 )
 _ORDER = list(Severity)
 

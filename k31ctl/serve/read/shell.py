@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from k31ctl.serve.read.found import Assigned, SourceWord, relocated
 from k31ctl.serve.read.here_documents import only_prints
+from k31ctl.serve.read.neighbours import Look, nothing_beside
 from k31ctl.serve.read.shell_text import (
     MOST_WORDS,
     Command,
     TooDeepError,
     bounded,
+    here,
     is_array,
     is_open,
     is_script,
@@ -71,31 +73,38 @@ def shell_commands(
     *,
     environment: dict[str, Assigned] | None = None,
     variables: Mapping[str, tuple[SourceWord, ...]] | None = None,
+    arguments: tuple[SourceWord, ...] | None = None,
+    look: Look = nothing_beside,
     depth: int = 0,
 ) -> tuple[Command, ...]:
     """Return the simple commands of a script in the order in which they stand in it.
 
-    Raises TooDeepError where the script is nested or long beyond all use.
+    ``arguments`` are those that it is run with, None where they are not known; ``look`` finds the
+    files that it takes variables from. Raises TooDeepError where the script is nested or long
+    beyond all use.
     """
+    reader = _Reader(text, dict(environment or {}), depth, look)
+    reader.variables.update(variables or {})
+    reader.arguments = arguments
+    reader.run()
+    return tuple(reader.commands)
+
+
+def _parsed(content: bytes) -> "Node":
     import tree_sitter  # noqa: PLC0415  only scripts need it
     import tree_sitter_bash  # noqa: PLC0415
 
-    content = text.encode("utf-8", "surrogatepass")
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
-    reader = _Reader(text, content, dict(environment or {}), depth)
-    reader.variables.update(variables or {})
-    reader.run(parser.parse(content).root_node)
-    return tuple(reader.commands)
+    return parser.parse(content).root_node
 
 
 class _Reader:
     """One pass over a script's syntax; the commands only grow."""
 
-    def __init__(
-        self, text: str, content: bytes, environment: dict[str, Assigned], depth: int
-    ) -> None:
-        self.text, self.content, self.depth = text, content, depth
-        self.is_ascii = len(text) == len(content)
+    def __init__(self, text: str, environment: dict[str, Assigned], depth: int, look: Look) -> None:
+        self.text, self.depth, self.look = text, depth, look
+        self.content = text.encode("utf-8", "surrogatepass")
+        self.is_ascii = len(text) == len(self.content)
         self.exported = environment
         self.variables: dict[str, tuple[SourceWord, ...]] = {
             name: (self._as_word(each),) for name, each in environment.items()
@@ -117,8 +126,8 @@ class _Reader:
             "heredoc_body": self._inner_script,
         }
 
-    def run(self, root: "Node") -> None:
-        self._walk(root, 0)
+    def run(self) -> None:
+        self._walk(_parsed(self.content), 0)
         for name in [n for n in self.functions if n not in self.called]:
             self._call(name, None)
 
@@ -259,6 +268,28 @@ class _Reader:
         for name in texts[1:] if texts[0] == "unset" else ():
             self.variables.pop(name, None)
             self.exported.pop(name, None)
+        if texts[0] in ("source", ".") and len(texts) > 1 and self.depth < _MOST_CALLS:
+            self._take(words[1])
+
+    def _take(self, name: SourceWord) -> None:
+        """Read a file that is sourced: its variables and commands, told where it is named."""
+        file = self.look(name.text)
+        if file is None:
+            return
+        inner = _Reader(file.text, dict(self.exported), self.depth + 1, self.look)
+        inner.variables.update(self.variables)
+        inner.all_exported = self.all_exported
+        inner.run()
+        changed = {n: v for n, v in inner.variables.items() if self.variables.get(n) is not v}
+        self.variables |= {n: tuple(here(w, name.line) for w in v) for n, v in changed.items()}
+        for places, own in ((inner.places, self.places), (inner.exported, self.exported)):
+            fresh = {n: p for n, p in places.items() if own.get(n) is not p}
+            own.update({n: replace(p, line=name.line, start=-1, end=-1) for n, p in fresh.items()})
+        self.all_exported = inner.all_exported
+        self.commands += [
+            replace(each, words=tuple(here(w, name.line) for w in each.words))
+            for each in inner.commands
+        ]
 
     def _with_inner(self, command: Command) -> Iterator[Command]:
         """The command, or where it only carries a script in one of its words, the script's."""
@@ -268,14 +299,17 @@ class _Reader:
         for word in command.words[1:]:
             if self.depth < _MOST_CALLS and is_script(word.text):
                 nested = shell_commands(
-                    word.text, environment=command.environment, depth=self.depth + 1
+                    word.text,
+                    environment=command.environment,
+                    look=self.look,
+                    depth=self.depth + 1,
                 )
                 inner += [self._outer(each, word, command) for each in nested]
         yield from inner or [command]
 
     def _outer(self, inner: Command, word: SourceWord, around: Command) -> Command:
         if word.start < 0:
-            words = tuple(replace(w, line=word.line, start=-1, certain=False) for w in inner.words)
+            words = tuple(here(w, word.line) for w in inner.words)
         else:
             words = relocated(inner.words, word.text, self.text, start=word.start, end=word.end)
         before = around.words[: around.words.index(word)]

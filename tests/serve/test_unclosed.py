@@ -19,7 +19,7 @@ CLOSED = (
     'a=$((1<<2)); ((b = a << 1)); cat <<<"x"\n',
     "case $a in\n  x) echo 1 ;;\n  y) echo 2 ;;\nesac\n",
     "args=(\n  # it's\n  --a 'b c'\n)\n",
-    'echo "${a:-it\'s}" "${b#\\"}"\n',
+    'echo "${b#\'"\'}"\n',
     "echo `date +'%H'`\n",
     "echo $'it\\'s'\n",
     "f() ( echo 1 )\nfor ((i=0; i<3; i++)); do echo $i; done\n",

@@ -10,6 +10,7 @@ from k31ctl.serve.read.docker import size_bytes
 from k31ctl.serve.read.found import Assigned, FoundLaunch, SourceWord, relocated
 from k31ctl.serve.read.shell import shell_commands
 from k31ctl.serve.read.shell_text import may_start
+from k31ctl.serve.read.unclosed import require_closed
 from k31ctl.serve.read.yaml_graph import Value, mappings
 
 _GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu")
@@ -188,6 +189,7 @@ def _scripts(document: Value) -> Iterator[FoundLaunch]:
 
 
 def _of_script(value: Value) -> Iterator[FoundLaunch]:
+    require_closed(value.source, text=value.text, start=value.start)
     for each in shell_commands(value.text):
         words = relocated(
             each.words, value.text, value.source.text, start=value.start, end=value.end

@@ -11,7 +11,6 @@ _HERE: Final = re.compile(r"<<(-?)[ \t]*(?:'([^'\n]*)'|\"([^\"\n]*)\"|([^\s;&|<>
 _ARRAY: Final = re.compile(r"[A-Za-z_]\w*(?:\[[^\]\n]*\])?\+?=\($")
 _PLAIN: Final = re.compile(r"[^\\'\"`$#()<{}\n]+")
 _PROSE: Final = (".md", ".rst", ".txt", ".html", ".json")
-_PAIR: Final = re.compile(r"'[^'}\n]*'")
 _LONGEST_NAME: Final = 80
 _ENDS: Final = {"(": ")", "((": "))", "array": ")", "{": "}", "`": "`", '"': '"'}
 _NAMES: Final = {
@@ -106,9 +105,6 @@ class _Scan:
             return self._bodies()
         elif top == '"':
             self._in_double(mark)
-        elif mark == "'" and top == "{" and self.open[-2:-1] and self.open[-2][0] == '"':
-            quoted = _PAIR.match(self.text, self.at)  # alone it stands for itself
-            self.at = quoted.end() if quoted is not None else self.at + 1
         elif mark == "'" and top != "((":
             return self._single(self.at, escapes=False)
         else:

@@ -624,4 +624,30 @@ CASES: Final[dict[str, tuple[Case, Case]]] = {
         case(V + " -dp 4 --data-parallel-size-local 2", on="8x-b300", nodes=2),
         case(V + " -dp 2 --data-parallel-size-local 1", on="8x-b300", nodes=2),
     ),
+    "sglang-expert-groups": (
+        case(S + " --ep-size 8 --moe-dp-size 2"),
+        case(S + " --ep-size 4 --moe-dp-size 2"),
+    ),
+    "sglang-track-interval": (
+        case(
+            S + " --mamba-radix-cache-strategy extra_buffer --page-size 64"
+            " --mamba-track-interval 100"
+        ),
+        case(
+            S + " --mamba-radix-cache-strategy extra_buffer --page-size 64"
+            " --mamba-track-interval 128"
+        ),
+    ),
+    "vllm-tail-fusion": (
+        case(V + " --enable-dbo", environment={"VLLM_ENABLE_K3_LATENT_MOE_TAIL_FUSION": "1"}),
+        case(V, environment={"VLLM_ENABLE_K3_LATENT_MOE_TAIL_FUSION": "1"}),
+    ),
+    "vllm-kda-decode": (
+        case(V + DSPARK.replace(":7}", ":8}") + " --kda-decode-backend flashinfer"),
+        case(V + DSPARK + " --kda-decode-backend flashinfer"),
+    ),
+    "vllm-block-raised": (
+        case(V + " --block-size 16", on="8x-b300"),
+        case(V + " --block-size 1536", on="8x-b300"),
+    ),
 }

@@ -110,7 +110,7 @@ def _small_block(context: LaunchContext) -> Iterable[Hit]:
     found = fit(context) if size > 0 else None
     if found is None or found.built is None:
         return NOTHING
-    tokens = found.built.pool.block_tokens
+    tokens = found.built.pool.capacity(found.max_model_len).block_tokens
     if size >= tokens:
         return NOTHING
     return hit(

@@ -4,6 +4,7 @@ Variables, arrays, functions, here-documents and scripts inside ``bash -c`` are 
 they can be known; what is only known at run time stays as it is written and is not resolved.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -65,6 +66,7 @@ _VALUES: Final = frozenset(
         "brace_expression",
     }
 )
+_MANIFEST_NAME: Final = re.compile(r"\$\([A-Z_][A-Z0-9_]*\)")
 _UNKNOWN: Final = ("command_substitution", "process_substitution", "arithmetic_expansion")
 
 
@@ -406,10 +408,19 @@ class _Reader:
         if kind == "concatenation":
             parts = [self._value(child) for child in node.children]
             return short("".join(p for p, _ in parts)), all(known for _, known in parts)
+        if kind == "command_substitution" and (given := self._of_manifest(text)):
+            return given, True
         plain = {"raw_string": text[1:-1], "ansi_c_string": text[2:-1]}
         if kind in plain:
             return plain[kind], kind == "raw_string" or "\\" not in text
         return (text, False) if kind in _UNKNOWN else (unescaped(text), True)
+
+    def _of_manifest(self, text: str) -> str:
+        """The value of ``$(NAME)``, which Kubernetes fills in before the shell sees it."""
+        if not _MANIFEST_NAME.fullmatch(text):
+            return ""
+        value = self.variables.get(text[2:-1], ())
+        return value[0].text if len(value) == 1 and value[0].resolved else ""
 
     def _quoted(self, node: "Node") -> tuple[str, bool]:
         """The value of a string in double quotes, with what is known put in."""

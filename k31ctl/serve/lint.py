@@ -18,10 +18,7 @@ from k31ctl.core.launch_form import Call, find_call
 from k31ctl.core.model import Model
 from k31ctl.core.read_launch import read_launch
 from k31ctl.core.rules import Finding, LaunchContext, Severity, check
-from k31ctl.core.rules.readback import readback_findings
-from k31ctl.serve.published import is_published
 from k31ctl.serve.read.found import FoundLaunch
-from k31ctl.serve.readback import running_server
 from k31ctl.serve.recognise import engine_version, model_id, written_version
 from k31ctl.values import frozen
 
@@ -71,9 +68,16 @@ def lint(store: Store, found: FoundLaunch, asked: Asked, *, name: str) -> Linted
     context = _context(store, found, launch, flags, asked, notes)
     told = check(context)
     if asked.readback:
-        told = (*told, *readback_findings(context, running_server(call.engine, asked.readback)))
+        told = (*told, *_readback(context, asked.readback))
     findings = tuple(_placed(each, found, call, name) for each in told)
     return Linted(found=found, context=context, findings=findings, notes=tuple(notes))
+
+
+def _readback(context: LaunchContext, url: str) -> tuple[Finding, ...]:
+    from k31ctl.core.rules.readback import readback_findings  # noqa: PLC0415  only for --readback
+    from k31ctl.serve.readback import running_server  # noqa: PLC0415
+
+    return readback_findings(context, running_server(context.name, url))
 
 
 def worst(linted: Sequence[Linted]) -> Severity | None:
@@ -136,11 +140,17 @@ def _context(
     )
     whole = replace(draft_of_all, draft=_draft(store, draft_of_all.draft_name))
     nodes = _nodes(whole, found, asked)
-    published = nodes > 1 >= whole.told_nodes and is_published(store, launch, flags.catalog)
+    published = nodes > 1 >= whole.told_nodes and _is_published(store, launch, flags)
     whole = replace(whole, nodes=nodes, published=published)
     if whole.node is not None and model is not None:
         whole = replace(whole, speed=load_speed(store, None))
     return whole
+
+
+def _is_published(store: Store, launch: Launch, flags: FoundFlags) -> bool:
+    from k31ctl.serve.published import is_published  # noqa: PLC0415  only for several nodes
+
+    return is_published(store, launch, flags.catalog)
 
 
 def _nodes(context: LaunchContext, found: FoundLaunch, asked: Asked) -> int:

@@ -7,16 +7,12 @@ from typing import Final
 from k31ctl.core.launch_form import find_call
 from k31ctl.core.rules import FileKind
 from k31ctl.errors import InputError
-from k31ctl.serve.read.compose import compose_launches
 from k31ctl.serve.read.followed import followed
 from k31ctl.serve.read.found import FoundLaunch, SourceWord
-from k31ctl.serve.read.kubernetes import kubernetes_launches
 from k31ctl.serve.read.neighbours import Neighbours, nothing_beside, script_at
 from k31ctl.serve.read.scripts import Allocation, launches_of, script_launches
 from k31ctl.serve.read.shell_text import Command, TooDeepError
 from k31ctl.serve.read.source import Source
-from k31ctl.serve.read.systemd import systemd_launches
-from k31ctl.serve.read.yaml_graph import documents
 
 _YAML: Final = (".yaml", ".yml")
 _MOST_LAUNCHES: Final = 64
@@ -105,16 +101,26 @@ def _own(source: Source, neighbours: Neighbours | None) -> Iterator[FoundLaunch]
     name = source.name.casefold()
     head = source.text[:65536]
     if name.endswith(".service") or "\n[Service]" in f"\n{head}":
+        from k31ctl.serve.read.systemd import systemd_launches  # noqa: PLC0415  only for units
+
         yield from systemd_launches(source)
     elif name.endswith(_YAML) or (not head.startswith("#!") and _is_manifest(head)):
-        for document in documents(source):
-            if document.get("services") is not None and not document.text_at("apiVersion"):
-                yield from compose_launches(document)
-            else:
-                yield from kubernetes_launches(document)
+        yield from _of_manifest(source)
     else:
         look = nothing_beside if neighbours is None else neighbours.of(source)
         yield from script_launches(source, look=look)
+
+
+def _of_manifest(source: Source) -> Iterator[FoundLaunch]:
+    from k31ctl.serve.read.compose import compose_launches  # noqa: PLC0415  only for manifests
+    from k31ctl.serve.read.kubernetes import kubernetes_launches  # noqa: PLC0415
+    from k31ctl.serve.read.yaml_graph import documents  # noqa: PLC0415
+
+    for document in documents(source):
+        if document.get("services") is not None and not document.text_at("apiVersion"):
+            yield from compose_launches(document)
+        else:
+            yield from kubernetes_launches(document)
 
 
 def _is_manifest(head: str) -> bool:

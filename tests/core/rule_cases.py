@@ -638,10 +638,6 @@ CASES: Final[dict[str, tuple[Case, Case]]] = {
             " --mamba-track-interval 128"
         ),
     ),
-    "vllm-tail-fusion": (
-        case(V + " --enable-dbo", environment={"VLLM_ENABLE_K3_LATENT_MOE_TAIL_FUSION": "1"}),
-        case(V, environment={"VLLM_ENABLE_K3_LATENT_MOE_TAIL_FUSION": "1"}),
-    ),
     "vllm-kda-decode": (
         case(V + DSPARK.replace(":7}", ":8}") + " --kda-decode-backend flashinfer"),
         case(V + DSPARK + " --kda-decode-backend flashinfer"),

@@ -102,25 +102,7 @@ def _vl_async(context: LaunchContext) -> Iterable[Hit]:
     return hit(context, message, "--language-model-only", "--compilation-config")
 
 
-def _tail_fusion(context: LaunchContext) -> Iterable[Hit]:
-    name = "VLLM_ENABLE_K3_LATENT_MOE_TAIL_FUSION"
-    used = [flag for flag in ("--enable-dbo", "--enable-sleep-mode") if context.value(flag)]
-    if context.variable(name) != "1" or not used:
-        return NOTHING
-    message = f"the fused tail of the latent experts does not go with {used[0]}"
-    return hit(context, message, *used, variable=name, change=Change(variables={name: None}))
-
-
 VLLM_RULES: Final = (
-    Rule(
-        id="vllm-tail-fusion",
-        severity=Severity.ERROR,
-        about="the tail of latent experts is fused beside what it refuses",
-        remedy="leave VLLM_ENABLE_K3_LATENT_MOE_TAIL_FUSION out",
-        source="vLLM 0.33.0 models/kimi_k3",
-        check=_tail_fusion,
-        engines=("vllm",),
-    ),
     Rule(
         id="vllm-mega-moe",
         absence=True,

@@ -100,6 +100,15 @@ def _parsed(content: bytes) -> "Node":
     return parser.parse(content).root_node
 
 
+def _default_of(body: str) -> tuple[str, str | None, bool]:
+    """The name in an expansion, its default if it has one, and whether empty counts as unset."""
+    for operator in (":-", "-", ":=", "="):
+        head, found, tail = body.partition(operator)
+        if found and head.isidentifier():
+            return head, tail, operator.startswith(":")
+    return body, None, False
+
+
 class _Reader:
     """One pass over a script's syntax; the commands only grow."""
 
@@ -440,23 +449,18 @@ class _Reader:
     def _expanded(self, node: "Node") -> tuple[str, bool]:
         text = self._text(node)
         body = text[2:-1] if text.startswith("${") else text[1:]
-        name, default = body, None
-        for operator in (":-", "-", ":=", "="):
-            head, found, tail = body.partition(operator)
-            if found and head.isidentifier():
-                name, default = head, tail
-                break
+        name, default, if_empty = _default_of(body)
         if name.isdigit() and self.arguments is not None and name != "0":
             number = int(name[:4])
             if number <= len(self.arguments):
                 return self.arguments[number - 1].text, self.arguments[number - 1].resolved
             return "", True
         value = self.variables.get(name)
-        if value:
+        if value and not (if_empty and [w.text for w in value] == [""]):
             return short(" ".join(w.text for w in value)), all(w.resolved for w in value)
-        if default is not None and "$" not in default:
+        if default and "$" not in default:
             return default.strip("\"'"), True
-        return text, False
+        return text, False  # an empty default stands for what whoever starts the script sets
 
     def _as_word(self, each: Assigned) -> SourceWord:
         return SourceWord(text=each.value, line=each.line, resolved=each.resolved)

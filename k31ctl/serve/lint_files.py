@@ -145,6 +145,7 @@ def _started(
     inside: dict[str, list[FoundLaunch]] = {}
     unread: dict[str, K31Error] = {}
     for source in sources:
+        neighbours.begin()
         try:
             found = launches_in(source, neighbours)
         except InputError as error:

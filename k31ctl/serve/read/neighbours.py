@@ -47,6 +47,10 @@ class Neighbours:
         self._read: dict[Path, Source | None] = {}
         self._num_looks = 0
 
+    def begin(self) -> None:
+        """Count anew what one file runs."""
+        self._num_looks = 0
+
     def of(self, source: Source) -> Look:
         """Return what finds the files that this one names, wherever it says that they are."""
         folder = Path(source.name).parent

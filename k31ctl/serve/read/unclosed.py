@@ -10,6 +10,10 @@ from k31ctl.values import frozen
 _HERE: Final = re.compile(r"<<(-?)[ \t]*(?:'([^'\n]*)'|\"([^\"\n]*)\"|([^\s;&|<>()'\"`]+))")
 _ARRAY: Final = re.compile(r"[A-Za-z_]\w*(?:\[[^\]\n]*\])?\+?=\($")
 _PLAIN: Final = re.compile(r"[^\\'\"`$#()<{}\n]+")
+_PLAIN_LINES: Final = re.compile(r"[^\\'\"`$#()<{}]+")
+_COMMENT: Final = re.compile(r"#[^\n]*")
+_COMMENTS: Final = re.compile(r"#[^\n]*(?:\n[ \t]*#[^\n]*)*")
+_MOST_DEPTH: Final = 1000
 _PROSE: Final = (".md", ".rst", ".txt", ".html", ".json")
 _LONGEST_NAME: Final = 80
 _ENDS: Final = {"(": ")", "((": "))", "array": ")", "{": "}", "`": "`", '"': '"'}
@@ -67,6 +71,8 @@ class _Scan:
 
     def run(self) -> Unclosed | None:
         while self.at < len(self.text):
+            if max(len(self.open), self.parentheses[-1]) > _MOST_DEPTH:
+                return None  # whoever reads what it holds refuses it as too deep
             missing = self._step()
             if missing is not None:
                 return missing
@@ -94,7 +100,7 @@ class _Scan:
         self.at += length
 
     def _step(self) -> Unclosed | None:
-        plain = _PLAIN.match(self.text, self.at)
+        plain = (_PLAIN if self.here else _PLAIN_LINES).match(self.text, self.at)
         if plain is not None:
             self.at = plain.end()
             return None
@@ -135,8 +141,9 @@ class _Scan:
         if mark == "$" and self.text.startswith("$'", self.at) and top != "((":
             return self._single(self.at + 1, escapes=True)
         if mark == "#" and self._begins_word() and top not in ("{", "(("):
-            end = self.text.find("\n", self.at)
-            self.at = len(self.text) if end < 0 else end
+            comment = (_COMMENT if self.here else _COMMENTS).match(self.text, self.at)
+            assert comment is not None
+            self.at = comment.end()
         elif mark == '"':
             self._push('"', 1)
         elif self._substitution(mark):
@@ -173,7 +180,8 @@ class _Scan:
         self.at += 1
 
     def _begins_list(self) -> bool:
-        if self.text[self.at - 1 : self.at] != "=":
+        before = self.text[max(0, self.at - 2) : self.at]
+        if before[1:] != "=" or not (before[0].isalnum() or before[0] in "_+]"):
             return False
         return _ARRAY.search(self.text, max(0, self.at - _LONGEST_NAME), self.at + 1) is not None
 

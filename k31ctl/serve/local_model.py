@@ -39,6 +39,7 @@ def checkpoint_at(spec: str) -> Path:
         raise UsageError(
             "the embedded engine runs a checkpoint that is here, and this is no folder of one",
             where=spec[:200],
-            remedy="name a folder with config.json and safetensors files; k31ctl tiny writes one",
+            remedy="name a folder with config.json and safetensors files, such as k31ctl tiny "
+            "writes, or use one of vllm, sglang, tokenspeed and tensorrt-llm",
         )
     return folder

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from k31ctl.engine.checkpoint import load_config, load_model
+from k31ctl.engine.checkpoint import load_config, load_model, load_vision
 from k31ctl.engine.generate import Generation as Requests
 from k31ctl.engine.generate import Request
 from k31ctl.engine.sample import Sampling
@@ -13,6 +13,7 @@ from k31ctl.engine.service.stepped import Said, SteppedGenerator
 from k31ctl.engine.service.tasks import ServedModel
 from k31ctl.engine.tensors import Target
 from k31ctl.engine.tokenizer import load_tokenizer
+from k31ctl.errors import InputError
 
 _SEEDS = 2**63
 
@@ -43,6 +44,7 @@ class ModelStepper:
                 sampling=sampling,
                 stop_ids=asked.stop_ids,
                 num_top=asked.num_top_logprobs,
+                images=work.images,
             )
         )
 
@@ -75,12 +77,27 @@ def opened(
 ) -> tuple[ServedModel, SteppedGenerator]:
     """Return a checkpoint ready for ``run_service``; its generator is to be closed at the end.
 
-    ``num_tokens`` is what the caches of all requests hold together. Images are not served.
+    ``num_tokens`` is what the caches of all requests hold together.
     """
     config = load_config(folder)
     tokenizer = load_tokenizer(folder, num_ids=config.vocab_size)
-    requests = Requests(load_model(folder, target), num_slots=num_slots, num_tokens=num_tokens)
+    vision = load_vision(folder, target)
+    if vision is not None and vision.shape.media_pad != tokenizer.media_pad:
+        raise InputError(
+            f"media_placeholder_token_id is {vision.shape.media_pad}, and the tokenizer has "
+            f"{tokenizer.media_pad} in its place",
+            where=str(folder),
+            remedy="use the config.json and the tokenizer of one release",
+        )
+    requests = Requests(
+        load_model(folder, target), num_slots=num_slots, num_tokens=num_tokens, vision=vision
+    )
     most = min(num_tokens, config.max_tokens)
-    model = ServedModel(name=name, tokenizer=tokenizer, vision=None, max_model_tokens=most)
+    model = ServedModel(
+        name=name,
+        tokenizer=tokenizer,
+        vision=vision.shape.sizes if vision is not None else None,
+        max_model_tokens=most,
+    )
     stepper = ModelStepper(requests, num_slots=num_slots, num_tokens=num_tokens)
     return model, SteppedGenerator(stepper, max_model_tokens=most)

@@ -100,6 +100,18 @@ def test_pixels_are_those_of_mlx(size: tuple[int, int]) -> None:
     assert torch.equal(found, torch.tensor(expected["pixel_values"].tolist()))
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "L"])
+def test_pixels_of_other_kinds_are_those_of_mlx_to_one_level(mode: str) -> None:
+    image = picture(8000, 60).convert(mode)  # which is scaled down
+    if mode in ("RGBA", "LA"):
+        image.putalpha(picture(8000, 60, seed=3).convert("L"))
+    expected = mlx_image_processor().preprocess([image])
+    found, _ = patches_of(prepared(image, VISION), 14)
+    apart = (found - torch.tensor(expected["pixel_values"].tolist())).abs().max()
+    assert float(apart) < 1.01 * 2 / 255
+
+
 def test_bf16_points_where_float32_does(tiny: Tiny) -> None:
     folder, patches = tiny("kimi-k3.1-pro"), pixels(GRIDS)
     exact = encoder(folder).encode(patches, GRIDS)
@@ -133,7 +145,8 @@ def test_every_tensor_of_the_released_encoder_is_read_once(model: str) -> None:
         read.append(name)
         return torch.empty(expected[name], dtype=torch.bfloat16, device="meta")
 
-    shape = vision_shape(load_config_profile(store, model), where=model)
+    config = {**load_config_profile(store, model), "media_placeholder_token_id": 163605}
+    shape = vision_shape(config, where=model)
     assert shape is not None
     meta = Target(dtype=torch.bfloat16, device=torch.device("meta"))
     VisionEncoder(Tensors(empty, expected), shape, meta)
@@ -194,7 +207,7 @@ class Prompts:
         for number in pictures:
             num_tokens = self.pictures[number].tokens.num_tokens
             tokens += [self.vision.shape.media_pad] * num_tokens + text[5:9]
-        given = {"tokens": tuple(tokens), "max_tokens": 6, "num_top": 3} | options
+        given: dict[str, Any] = {"tokens": tuple(tokens), "max_tokens": 6, "num_top": 3} | options
         images = tuple(self.pictures[number] for number in pictures)
         return Request(id=name, sampling=GREEDY, images=images, **given)
 
@@ -271,7 +284,7 @@ def test_cancelling_in_an_image_gives_everything_back(prompts: Prompts) -> None:
 
 def test_room_is_counted_with_the_tokens_of_images(prompts: Prompts) -> None:
     generation = prompts.generation(num_tokens=64)
-    with pytest.raises(RefusedError, match=r"59 tokens and 6 more"):  # 5 + 35 + 4 + 35/...
+    with pytest.raises(RefusedError, match=r"76 tokens and 6 more"):  # 5 + 12 + 4 + 35 + 4 + 12 + 4
         generation.submit(prompts.ask("a", [0, 1, 0], max_tokens=6))
 
 

@@ -168,7 +168,15 @@ def mlx_logits(folder: Path, tokens: list[int], patches: Tensor, grids: list[Gri
 
 def mlx_image_processor() -> Any:
     """How mlx-vlm prepares images, which it has from the release's own processor."""
-    return _mlx_vlm_kimi_k3().ImageProcessor()
+    board = {
+        "pattern": "chessboard",
+        "chessboard_square_size": 8,
+        "chessboard_white_value": 255,
+        "chessboard_gray_value": 180,
+    }
+    return _mlx_vlm_kimi_k3().ImageProcessor(
+        transparent_bg_config=board, transparent_bg_fill_stage="after_resize"
+    )
 
 
 def _mlx_vlm_kimi_k3() -> Any:
@@ -177,7 +185,7 @@ def _mlx_vlm_kimi_k3() -> Any:
         pytest.skip("the oracle mlx-vlm is not installed (pip install --no-deps)")
     if "mlx_vlm" not in sys.modules:  # its package starts by importing every model's needs
         package = types.ModuleType("mlx_vlm")
-        package.__path__ = [str(Path(found.origin).parent)]
+        package.__spec__, package.__path__ = found, [str(Path(found.origin).parent)]
         sys.modules["mlx_vlm"] = package
     transformers()
     return oracle("mlx_vlm.models.kimi_k3")

@@ -21,9 +21,10 @@ _SEEDS = 2**63
 class ModelStepper:
     """Requests over one model; a request without a seed is given one."""
 
-    def __init__(self, requests: Requests, *, num_slots: int, num_tokens: int) -> None:
+    def __init__(self, requests: Requests) -> None:
+        cache = requests.cache
         self._requests = requests
-        self._num_slots, self._num_tokens = num_slots, num_tokens
+        self._num_slots, self._num_tokens = cache.num_free_slots, cache.num_free_tokens
 
     def submit(self, number: int, work: Generation) -> None:
         """Take a piece of work; it may wait for a slot."""
@@ -99,5 +100,5 @@ def opened(
         vision=vision.shape.sizes if vision is not None else None,
         max_model_tokens=most,
     )
-    stepper = ModelStepper(requests, num_slots=num_slots, num_tokens=num_tokens)
+    stepper = ModelStepper(requests)
     return model, SteppedGenerator(stepper, max_model_tokens=most)

@@ -15,6 +15,7 @@ from torch import Tensor
 from k31ctl.catalog import Store, default_folders
 from k31ctl.catalog.models import load_config_profile, load_model_profile
 from k31ctl.core.vision import ImageTokens
+from k31ctl.engine.blocks import image_vectors
 from k31ctl.engine.checkpoint import load_vision
 from k31ctl.engine.generate import Generation, Request, Said
 from k31ctl.engine.image_prompt import PromptImages
@@ -56,10 +57,12 @@ def pixels(grids: list[tuple[int, int]]) -> Tensor:
 @pytest.mark.filterwarnings("ignore")
 def test_tower_and_projector_are_moonshots(tiny: Tiny) -> None:
     folder, patches = tiny("kimi-k3"), pixels(GRIDS)
-    expected = nemo_features(folder, vision_weights(folder), patches, GRIDS)
-    found = encoder(folder).encode(patches, GRIDS).split([len(each) for each in expected])
+    weights = vision_weights(folder)
+    expected = nemo_features(folder, weights, patches, GRIDS)
+    found = encoder(folder).encode(patches, GRIDS)
+    assert torch.equal(found, image_vectors(patches, weights, grids=GRIDS, num_heads=4))
     assert [len(each) for each in expected] == [6, 64, 20, 135]
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(found.split([6, 64, 20, 135]), expected, strict=True):
         assert error(ours, theirs) < 5e-5
 
 

@@ -123,10 +123,8 @@ def load_vision(folder: Path, target: Target) -> VisionEncoder | None:
     if shape is None:
         return None
     refuse_other_images(folder, shape.sizes)
-    checkpoint, nowhere = (
-        Checkpoint(folder),
-        Target(dtype=target.dtype, device=torch.device("meta")),
-    )
+    checkpoint = Checkpoint(folder)
+    nowhere = Target(dtype=target.dtype, device=torch.device("meta"))
     VisionEncoder(Tensors(checkpoint.shape_of, checkpoint.files), shape, nowhere)
     return VisionEncoder(Tensors(checkpoint.tensor, checkpoint.files), shape, target)
 

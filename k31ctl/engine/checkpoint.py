@@ -117,13 +117,15 @@ def load_model(
 
 
 def load_vision(folder: Path, target: Target) -> VisionEncoder | None:
-    """Read the image encoder of a checkpoint; None where its config.json names none."""
+    """Read the image encoder of a checkpoint.
+
+    None where its config.json names none, or where this part of a checkpoint has nothing of it.
+    """
     config, where = read_json_config(folder)
-    shape = vision_shape(config, where=str(where))
-    if shape is None:
+    shape, checkpoint = vision_shape(config, where=str(where)), Checkpoint(folder)
+    if shape is None or not any(name.startswith("vision_tower.") for name in checkpoint.files):
         return None
     refuse_other_images(folder, shape.sizes)
-    checkpoint = Checkpoint(folder)
     nowhere = Target(dtype=target.dtype, device=torch.device("meta"))
     VisionEncoder(Tensors(checkpoint.shape_of, checkpoint.files), shape, nowhere)
     return VisionEncoder(Tensors(checkpoint.tensor, checkpoint.files), shape, target)

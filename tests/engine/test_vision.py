@@ -346,11 +346,25 @@ def test_other_rules_for_images_are_refused_by_their_field(
         refuse_other_images(tmp_path, VISION)
 
 
+def without(folder: Path, place: Path, prefix: str) -> Path:
+    """A copy whose index does not name the tensors that begin so."""
+    shutil.copytree(folder, place)
+    path = place / "model.safetensors.index.json"
+    index = json.loads(path.read_text())
+    files = index["weight_map"]
+    index["weight_map"] = {n: file for n, file in files.items() if not n.startswith(prefix)}
+    assert len(index["weight_map"]) < len(files)
+    path.write_text(json.dumps(index))
+    return place
+
+
 def test_a_missing_tensor_of_the_tower_is_named(tiny: Tiny, tmp_path: Path) -> None:
-    folder = tmp_path / "cut"
-    shutil.copytree(tiny("kimi-k3"), folder)
-    index = json.loads((folder / "model.safetensors.index.json").read_text())
-    del index["weight_map"]["vision_tower.encoder.blocks.1.wo.weight"]
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(InputError, match=r"vision_tower\.encoder\.blocks\.1\.wo\.weight"):
+    name = "vision_tower.encoder.blocks.1.wo.weight"
+    folder = without(tiny("kimi-k3"), tmp_path / "cut", name)
+    with pytest.raises(InputError, match=name):
         load_vision(folder, F32)
+
+
+def test_a_part_without_the_tower_is_a_text_model(tiny: Tiny, tmp_path: Path) -> None:
+    folder = without(tiny("kimi-k3"), tmp_path / "text", "vision_tower.")
+    assert load_vision(folder, F32) is None

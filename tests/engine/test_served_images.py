@@ -2,7 +2,10 @@
 
 import asyncio
 import base64
+import json
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,6 +15,7 @@ from PIL import Image
 
 from k31ctl.engine.service.model_stepper import opened
 from k31ctl.engine.tensors import Target
+from k31ctl.errors import InputError
 from tests.engine.conftest import Tiny
 from tests.engine.pictures import asked, data_url, picture
 from tests.engine.scripted import gauge, served, wait_until
@@ -132,6 +136,16 @@ def test_the_place_of_an_image_cannot_be_sent_as_an_id(url: str) -> None:
     response = httpx.post(url + "/v1/completions", json={"prompt": found}, timeout=60)
     assert response.status_code == 400
     assert "image" in response.json()["error"]["message"]
+
+
+def test_a_tokenizer_of_another_release_is_refused(tiny: Tiny, tmp_path: Path) -> None:
+    folder = tmp_path / "mixed"
+    shutil.copytree(tiny("kimi-k3"), folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["media_placeholder_token_id"] += 1
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="media_placeholder_token_id"):
+        opened(folder, TARGET, name="tiny", num_slots=1, num_tokens=64)
 
 
 def test_hanging_up_while_an_image_is_read_gives_everything_back(url: str) -> None:

@@ -12,7 +12,8 @@ from k31ctl.engine.service.generator import GeneratedToken, Generation, Load
 from k31ctl.engine.service.stepped import Said, SteppedGenerator
 from k31ctl.engine.service.tasks import ServedModel
 from k31ctl.engine.tensors import Target
-from k31ctl.engine.tokenizer import load_tokenizer
+from k31ctl.engine.tokenizer import Tokenizer, load_tokenizer
+from k31ctl.engine.vision import VisionEncoder
 from k31ctl.errors import InputError
 
 _SEEDS = 2**63
@@ -82,6 +83,16 @@ def opened(
     """
     config = load_config(folder)
     tokenizer = load_tokenizer(folder, num_ids=config.vocab_size)
+    model, vision = load_model(folder, target), _vision(folder, target, tokenizer)
+    requests = Requests(model, num_slots=num_slots, num_tokens=num_tokens, vision=vision)
+    most = min(num_tokens, config.max_tokens)
+    sizes = None if vision is None else vision.shape.sizes
+    served = ServedModel(name=name, tokenizer=tokenizer, vision=sizes, max_model_tokens=most)
+    return served, SteppedGenerator(ModelStepper(requests), max_model_tokens=most)
+
+
+def _vision(folder: Path, target: Target, tokenizer: Tokenizer) -> VisionEncoder | None:
+    """The image encoder, where it and the tokenizer agree on the place of an image."""
     vision = load_vision(folder, target)
     if vision is not None and vision.shape.media_pad != tokenizer.media_pad:
         raise InputError(
@@ -90,15 +101,4 @@ def opened(
             where=str(folder),
             remedy="use the config.json and the tokenizer of one release",
         )
-    requests = Requests(
-        load_model(folder, target), num_slots=num_slots, num_tokens=num_tokens, vision=vision
-    )
-    most = min(num_tokens, config.max_tokens)
-    model = ServedModel(
-        name=name,
-        tokenizer=tokenizer,
-        vision=vision.shape.sizes if vision is not None else None,
-        max_model_tokens=most,
-    )
-    stepper = ModelStepper(requests)
-    return model, SteppedGenerator(stepper, max_model_tokens=most)
+    return vision

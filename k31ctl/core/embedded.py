@@ -26,7 +26,12 @@ from k31ctl.values import frozen
 
 _BF16_BYTES: Final = 2
 _FLOAT32_BYTES: Final = 4
-_NOT_HELD: Final = (Group.VISION, Group.PROJECTOR, Group.MTP)
+# An image of the most tokens, and what each of its patches takes while it is encoded, measured at
+# the released width in float32.
+_MOST_IMAGE_TOKENS: Final = 16_817
+_PATCH_BYTES: Final = 55_000
+_PATCH_MEASURED_AT: Final = 1024 * _FLOAT32_BYTES
+_SIGHT: Final = (Group.VISION, Group.PROJECTOR)
 # Never rounded to bf16, whatever the engine computes in.
 _KEPT_IN_FLOAT32: Final = (Group.KDA_SMALL, Group.LAYER_NORMS, Group.ROUTER, Group.OUTPUT)
 
@@ -58,6 +63,7 @@ class Held:
     element_bytes: int
     packed_experts: bool
     copies: int
+    with_vision: bool = False
 
 
 @frozen
@@ -107,8 +113,16 @@ class MemoryPlan:
 
 
 def held_weight_bytes(model: Model, held: Held) -> int:
-    """Bytes of the weights as the engine holds them."""
-    return sum(_held_bytes(t, held) * _how_many(t, held) for t in model.templates)
+    """Bytes of the text model's weights as the engine holds them."""
+    text = [t for t in model.templates if t.group not in (*_SIGHT, Group.MTP)]
+    return sum(_held_bytes(t, held) * _how_many(t, held) for t in text)
+
+
+def vision_weight_bytes(model: Model, held: Held) -> int:
+    """Bytes of the image encoder's weights, where it is held."""
+    if not held.with_vision:
+        return 0
+    return sum(_held_bytes(t, held) * t.num_tensors for t in model.templates if t.group in _SIGHT)
 
 
 def memory_plan(
@@ -129,6 +143,7 @@ def memory_plan(
         _line("workspace_bytes", "attention", _workspace(model, held, load), "its shapes"),
         _line("logits_bytes", "logits", load.num_requests * model.vocab_size * 4, "its shapes"),
     ]
+    lines += _vision_lines(model, held, load)
     if device != "cpu":
         context = for_gpu(engine.memory.context, device)
         lines.append(
@@ -171,8 +186,6 @@ def most_layers(model: Model, held: Held, *, room_bytes: int) -> int:
 
 def _held_bytes(t: TensorTemplate, held: Held) -> int:
     """Bytes of one tensor of a family."""
-    if t.group in _NOT_HELD:
-        return 0
     if t.group in (Group.EXPERT_VALUES, Group.EXPERT_SCALES) and t.dtype == "U8":
         return (
             t.tensor_bytes if held.packed_experts else t.params * held.element_bytes * held.copies
@@ -227,6 +240,24 @@ def _workspace(model: Model, held: Held, load: Load) -> int:
     if model.indexer is not None:
         found += 2 * T * L * _FLOAT32_BYTES
     return found
+
+
+def _vision_lines(model: Model, held: Held, load: Load) -> list[Line]:
+    """The image encoder, and the largest image that fits into a context while it is encoded."""
+    vision = model.vision
+    if not held.with_vision or vision is None:
+        return []
+    patches = min(_MOST_IMAGE_TOKENS, load.max_model_len) * vision.merge_height * vision.merge_width
+    patch_bytes = _PATCH_BYTES * vision.hidden_size * held.element_bytes // _PATCH_MEASURED_AT
+    image = Line(
+        key="image_bytes",
+        label="largest image",
+        num_bytes=patches * patch_bytes,
+        bases=(Basis.DERIVED, Basis.MEASURED),
+        source="docs/engine.md, images",
+    )
+    weights = vision_weight_bytes(model, held)
+    return [_line("vision_bytes", "image encoder", weights, "config.json"), image]
 
 
 def _line(key: str, label: str, num_bytes: int, source: str) -> Line:

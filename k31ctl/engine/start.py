@@ -28,6 +28,7 @@ from k31ctl.values import frozen
 DTYPES: Final = {"float32": torch.float32, "bf16": torch.bfloat16}
 PIECE_TOKENS: Final = 512
 _USUAL_TOKENS: Final = 8192
+_TOWER: Final = "vision_tower."
 _EMBEDDING: Final = "model.embed_tokens.weight"
 
 
@@ -102,6 +103,7 @@ def choose(
         element_bytes=dtype.itemsize,
         packed_experts=wish.experts == "packed",
         copies=_copies(target),
+        with_vision=any(name.startswith(_TOWER) for name in names),
     )
     longest = wish.max_model_len or min(load_config(folder).max_tokens, _USUAL_TOKENS)
     load = Load(

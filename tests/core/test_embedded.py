@@ -86,6 +86,22 @@ def test_packed_bf16_weights_are_the_checkpoint_and_little_more() -> None:
     assert held_weight_bytes(model, held(model)) == pytest.approx(text + more, rel=1e-4)
 
 
+def test_the_image_encoder_of_kimi_k3_is_the_401_million_of_its_tower_and_a_projector() -> None:
+    model = MODELS["kimi-k3"]
+    found = planned(replace(held(model), with_vision=True)).line_bytes("vision_bytes")
+    sight = [g for g in inventory(model).groups if g.group in (Group.VISION, Group.PROJECTOR)]
+    assert found == pytest.approx(sum(g.num_bytes for g in sight), rel=1e-3)
+    assert planned(held(model)).line_bytes("vision_bytes") == 0
+
+
+def test_the_largest_image_takes_what_was_measured_and_no_more_than_a_context_holds() -> None:
+    model = MODELS["kimi-k3"]
+    sees = replace(held(model, element_bytes=4), with_vision=True)
+    # 16,817 tokens x 4 patches x 55,000 B; a context of 64 holds an image of 64 tokens
+    assert planned(sees, longest=1 << 20).line_bytes("image_bytes") == 16_817 * 4 * 55_000
+    assert planned(sees, longest=64).line_bytes("image_bytes") == 64 * 4 * 55_000
+
+
 def test_twelve_layers_of_kimi_k3_are_a_block_of_203_gb() -> None:
     model = MODELS["kimi-k3"]
     found = held_weight_bytes(model, held(model, layers=range(12, 24)))

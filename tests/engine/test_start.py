@@ -11,6 +11,7 @@ from k31ctl.catalog import Store, default_folders
 from k31ctl.catalog.engines import resolve_engine
 from k31ctl.catalog.models import model_at
 from k31ctl.core.embedded import Wish
+from k31ctl.engine.checkpoint import load_vision
 from k31ctl.engine.start import Choice, choose, loaded
 from k31ctl.errors import InputError, RefusedError
 from tests.engine.conftest import Tiny
@@ -49,6 +50,14 @@ def test_weights_take_what_was_planned(tiny: Tiny, model: str, experts: str, dty
     choice = chosen(tiny(model), experts=experts, dtype=dtype, is_plain=True)
     held = sum(tensor.nbytes for tensor in tensors_of(loaded(tiny(model), choice), set()))
     assert held == pytest.approx(choice.plan.weights_bytes, rel=0.03)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bf16"])
+def test_the_image_encoder_takes_what_was_planned(tiny: Tiny, dtype: str) -> None:
+    choice = chosen(tiny("kimi-k3"), dtype=dtype, is_plain=True)
+    encoder = load_vision(tiny("kimi-k3"), choice.target)
+    held = sum(tensor.nbytes for tensor in tensors_of(encoder, set()))
+    assert held == pytest.approx(choice.plan.line_bytes("vision_bytes"), rel=0.2)
 
 
 @pytest.mark.parametrize("model", ["kimi-k3.1-pro", "kimi-k3", "kimi-linear"])

@@ -29,6 +29,7 @@ COMMANDS: Final = (
     "validate",
     "verify",
     "doctor",
+    "smoke",
     "tiny",
 )
 GROUPS: Final = ("bench", "profiles")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from k31ctl import units
-from k31ctl.cli.bench_options import KeyOpt, ModelOpt, UrlArg
+from k31ctl.cli.bench_options import KeyOpt, ModelOpt
 from k31ctl.cli.options import GateOpt, JsonOpt, said
 
 _WHAT, _HOW, _OUT = "Checks", "How", "Output"
@@ -23,6 +23,12 @@ class Api(StrEnum):
     MESSAGES = "messages"
 
 
+EndpointArg = Annotated[
+    str,
+    typer.Argument(
+        metavar="URL", help="An endpoint of chat completions or Messages, with or without /v1."
+    ),
+]
 ApiOpt = Annotated[
     Api,
     typer.Option(
@@ -33,11 +39,18 @@ ApiOpt = Annotated[
 ]
 CheckOpt = Annotated[
     list[str] | None,
-    typer.Option("--check", metavar="ID", help="Run this check alone.", rich_help_panel=_WHAT),
+    typer.Option(
+        "--check",
+        metavar="ID",
+        help="Run this check alone; may be repeated.",
+        rich_help_panel=_WHAT,
+    ),
 ]
 SkipOpt = Annotated[
     list[str] | None,
-    typer.Option("--skip", metavar="ID", help="Leave this check out.", rich_help_panel=_WHAT),
+    typer.Option(
+        "--skip", metavar="ID", help="Leave this check out; may be repeated.", rich_help_panel=_WHAT
+    ),
 ]
 AnswerTokensOpt = Annotated[
     int | None,
@@ -91,7 +104,7 @@ JunitOpt = Annotated[
 
 
 def conformance(
-    url: UrlArg,
+    url: EndpointArg,
     model: ModelOpt = None,
     api: ApiOpt = Api.AUTO,
     check: CheckOpt = None,

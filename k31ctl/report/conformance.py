@@ -1,9 +1,10 @@
 """What an endpoint keeps of the contract, as people and pipelines read it."""
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from k31ctl.bench.conformance.job import (
     CheckStarted,
@@ -18,8 +19,9 @@ from k31ctl.report.conformance_junit import junit_text
 from k31ctl.report.conformance_text import conformance_text
 from k31ctl.report.envelope import envelope, plain
 from k31ctl.report.files import write_whole
-from k31ctl.report.lines import printable
 from k31ctl.units import counted
+
+_EVERY_S: Final = 10.0
 
 
 def show_conformance(
@@ -35,7 +37,7 @@ def show_conformance(
     Raises GateError for the first condition that is not met, RefusedError where the contract is
     broken, and KeyboardInterrupt where it was stopped, each after the answer.
     """
-    ended = _told(events)
+    ended = _told(events, is_watched=sys.stderr.isatty() or not as_json)
     result = conformance_result(ended)
     require_names(gates, result)
     if junit is not None:
@@ -76,18 +78,22 @@ def conformance_result(ended: ConformanceEnded) -> dict[str, Any]:
     }
 
 
-def _told(events: Iterator[ConformanceEvent]) -> ConformanceEnded:
-    """The end; until then a terminal has one line, renewed for each check."""
-    is_watched = sys.stderr.isatty()
+def _told(events: Iterator[ConformanceEvent], *, is_watched: bool) -> ConformanceEnded:
+    """The end; until then a terminal has one line that is renewed, a log one now and then."""
+    is_terminal, last_s = sys.stderr.isatty(), time.monotonic()
     ended: ConformanceEnded | None = None
     for event in events:
         if isinstance(event, ConformanceEnded):
             ended = event
         elif is_watched and isinstance(event, CheckStarted):
-            text = printable(f"{event.number} of {event.num_checks}: {event.id}")
-            sys.stderr.write(f"\r\x1b[K{text}")
+            text = f"check {event.number} of {event.num_checks}: {event.id}"
+            if is_terminal:
+                sys.stderr.write(f"\r\x1b[K{text}")
+            elif time.monotonic() - last_s >= _EVERY_S:
+                last_s = time.monotonic()
+                sys.stderr.write(f"{text}\n")
             sys.stderr.flush()
-    if is_watched:
+    if is_terminal:
         sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()
     assert ended is not None

@@ -97,7 +97,7 @@ class _StreamReader:
         if "error" in document:
             self._error = error_message(document) or "an error without a message"
             return
-        self._heads.add(repr([document.get(name) for name in ("id", "model", "created")]))
+        self._heads.add(repr([document.get(name) for name in ("id", "model")]))
         self._tokens = read_tokens(document.get("usage")) or self._tokens
         for choice in objects(document.get("choices")):
             self._choice(choice)
@@ -161,7 +161,7 @@ class _StreamReader:
         if len(self._finishes) != 1:
             self._problem(f"finish_reason comes {len(self._finishes)} times")
         if len(self._heads) > 1:
-            self._problem("id, model and created are not the same in every chunk")
+            self._problem("id and model are not the same in every chunk")
         if self._tokens is None:
             self._problem("usage was asked for and does not come")
         if not self._has_role:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from k31ctl.bench.conformance.probe import Probe
+from k31ctl.bench.conformance.probe import BUSY, Probe
 from k31ctl.bench.conformance.questions import FEW_TOKENS, SUM, asked
 from k31ctl.bench.conformance.reply import OK, Reply
 from k31ctl.bench.conformance.verdicts import Outcome, failed, inconclusive, passed, skipped
@@ -13,7 +13,6 @@ from k31ctl.bench.server_metrics import parse_metrics
 from k31ctl.bench.trouble import TroubleError
 
 _NO_KEY: Final = (401, 403)
-_TOO_MANY: Final = (429, 503)
 _RUNNING: Final = ("num_requests_running", "num_running_reqs")
 _NUM_LEFT: Final = 6
 _FREED_WITHIN_S: Final = 20.0
@@ -97,10 +96,11 @@ def cancellation(probe: Probe) -> Outcome:
             f"{left - before:.0f} of {begun} answers still run {took} after their clients left"
         )
     try:
-        reply = probe.try_ask("a question after that", asked(SUM, max_tokens=FEW_TOKENS))
+        body = probe.body_of(asked(SUM, max_tokens=FEW_TOKENS))
+        reply = probe.post("a question after that", body)
     except TroubleError as trouble:
         return failed(f"after {begun} clients hung up, nothing is answered: {trouble.detail}")
-    if reply.status in _TOO_MANY:
+    if reply.status in BUSY:
         return failed(f"after {begun} clients hung up, a question is refused: {reply.refusal}")
     if before is None or left is None:
         return inconclusive(

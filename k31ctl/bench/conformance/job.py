@@ -36,12 +36,11 @@ APIS: Final[dict[str, type[ChatApi] | type[MessagesApi]]] = {
 _VERSION: Final = ("anthropic-version", "2023-06-01")
 _NOT_THERE: Final = (404, 405)
 _NO_KEY: Final = (401, 403)
-# What makes an answer repeat itself and short, tried in this order: some take only their own.
+# What makes an answer short, and the same each time where that is offered, as far as it is taken.
+# The temperature stays the model's own: some refuse any other, and greedy reasoning may go round.
 _COMMON: Final[tuple[dict[str, Any], ...]] = (
-    {"temperature": 0, "seed": 7, "reasoning_effort": "low"},
-    {"temperature": 0, "reasoning_effort": "low"},
+    {"reasoning_effort": "low", "seed": 7},
     {"reasoning_effort": "low"},
-    {"temperature": 0},
     {},
 )
 

@@ -11,13 +11,21 @@ from k31ctl.bench.ask import Answer
 from k31ctl.bench.check import Line, TokenCounter
 from k31ctl.bench.conformance.redaction import Redaction
 from k31ctl.bench.conformance.reply import OK, Api, Reply
-from k31ctl.bench.conformance.verdicts import Evidence, JudgedError, failed
+from k31ctl.bench.conformance.verdicts import (
+    Evidence,
+    JudgedError,
+    failed,
+    inconclusive,
+)
 from k31ctl.bench.events import Server
 from k31ctl.bench.sse import EventSplitter
 from k31ctl.bench.trouble import Trouble, TroubleError
 from k31ctl.values import frozen
 
+BUSY: Final = (429, 503)
 _LEAST_S: Final = 0.05
+_TRIES: Final = 3
+_PAUSE_S: Final = 1.0
 
 
 @frozen
@@ -69,8 +77,14 @@ class Probe:
         return self._ends_s - time.monotonic()
 
     def try_ask(self, purpose: str, chat: Mapping[str, Any]) -> Reply:
-        """Put a chat, and return whatever answers; raises TroubleError where nothing does."""
-        return self.post(purpose, self.body_of(chat), is_streamed=bool(chat.get("stream")))
+        """Put a chat, and return whatever answers.
+
+        Raises TroubleError where nothing does, JudgedError where the endpoint stays busy.
+        """
+        reply = self.post(purpose, self.body_of(chat), is_streamed=bool(chat.get("stream")))
+        if reply.status in BUSY:
+            raise JudgedError(inconclusive(f"{purpose}: the endpoint is busy, {reply.refusal}"))
+        return reply
 
     def ask(self, purpose: str, chat: Mapping[str, Any]) -> Reply:
         """Put a chat that must be answered; raises NotAnsweredError, TroubleError."""
@@ -131,7 +145,19 @@ class Probe:
     def post(
         self, purpose: str, body: bytes, *, is_streamed: bool = False, token: str | None = None
     ) -> Reply:
-        """Send bytes as they are, with another key where one is given; raises TroubleError."""
+        """Send bytes as they are, with another key where one is given; raises TroubleError.
+
+        Where the endpoint is busy it is asked again, a few times and as late as it says.
+        """
+        for _ in range(_TRIES - 1):
+            reply = self._post(purpose, body, is_streamed=is_streamed, token=token)
+            pause_s = _retry_after_s(reply)
+            if reply.status not in BUSY or pause_s > self.left_s / 2:
+                return reply
+            time.sleep(pause_s)
+        return self._post(purpose, body, is_streamed=is_streamed, token=token)
+
+    def _post(self, purpose: str, body: bytes, *, is_streamed: bool, token: str | None) -> Reply:
         begun_s = time.monotonic()
         answer = self._send(purpose, body, token=token)
         kind = answer.headers.get("content-type", "").lower()
@@ -233,6 +259,12 @@ def _read(reply: Reply) -> dict[str, Any]:
         "problems": list(reply.problems),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _retry_after_s(reply: Reply) -> float:
+    """When to ask again, in seconds from now."""
+    text = reply.headers.get("retry-after", "")
+    return float(text[:6]) if text.isascii() and text.isdigit() else _PAUSE_S
 
 
 def _with_key(line: Line, token: str) -> Line:

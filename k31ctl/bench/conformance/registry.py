@@ -32,7 +32,7 @@ class Check:
     @property
     def title(self) -> str:
         """What is asked, in one sentence."""
-        return (self.run.__doc__ or "").split("\n")[0]
+        return (self.run.__doc__ or "").split("\n")[0].replace("``", "`")
 
 
 CHECKS: Final = (
@@ -61,7 +61,7 @@ CHECKS: Final = (
     Check(id="stop", severity=_ERROR, run=controls.stop_strings),
     Check(id="logprobs", severity=_WARNING, run=controls.logprobs, apis=_CHAT),
     Check(id="unicode", severity=_ERROR, run=inputs.unicode_text),
-    Check(id="control-characters", severity=_ERROR, run=inputs.control_characters),
+    Check(id="control-characters", severity=_WARNING, run=inputs.control_characters),
     Check(id="image", severity=_ERROR, run=inputs.image_input),
     Check(id="error-shapes", severity=_ERROR, run=service.error_shapes),
     Check(id="wrong-key", severity=_ERROR, run=service.wrong_key),

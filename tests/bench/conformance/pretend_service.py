@@ -195,6 +195,13 @@ class Service:
         kind = "invalid_request_error" if status < 500 else "server_error"
         return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
+    def fault_headers(self, status: int) -> dict[str, str]:
+        return {}
+
+    def message(self, document: dict[str, Any]) -> dict[str, Any]:
+        """The same answer in Messages."""
+        return document
+
     # how it is kept
 
     def enter(self) -> None:
@@ -241,7 +248,8 @@ class _Handler(BaseHTTPRequestHandler):
             service.check_key({name.title(): value for name, value in self.headers.items()})
             self._answer(service.parse(raw))
         except FaultError as fault:
-            self._send(fault.status, service.fault(fault.status, str(fault)))
+            headers = service.fault_headers(fault.status)
+            self._send(fault.status, service.fault(fault.status, str(fault)), headers)
 
     paths: tuple[str, ...] = ("/v1/chat/completions",)
 
@@ -262,8 +270,11 @@ class _Handler(BaseHTTPRequestHandler):
             )
             usage = service.usage(prompt, made, thought)
             if not chat.get("stream"):
-                write = message_document if is_messages else service.whole
-                self._send(200, write(chat, said, finish, usage), service.warnings(chat))
+                if is_messages:
+                    document = service.message(message_document(chat, said, finish, usage))
+                else:
+                    document = service.whole(chat, said, finish, usage)
+                self._send(200, document, service.warnings(chat))
                 return
             events = message_events if is_messages else service.events
             self._stream(events(chat, said, finish, usage))

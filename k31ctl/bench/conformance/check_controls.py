@@ -14,6 +14,7 @@ from k31ctl.bench.conformance.verdicts import (
     inconclusive,
     passed,
     skipped,
+    unclear_if,
 )
 
 EFFORTS: Final = ("low", "high", "max")
@@ -113,14 +114,12 @@ def stop_strings(probe: Probe) -> Outcome:
     question = f"Write exactly this line: alpha bravo {_STOP} delta"
     for way, is_streamed in (("whole", None), ("streamed", True)):
         reply = probe.ask(f"stop, {way}", asked(question, stop=[_STOP], stream=is_streamed))
-        if _STOP in reply.content:
-            return failed(f"{way}: the answer goes on past the stop string")
+        fail_if(_STOP in reply.content, f"{way}: the answer goes on past the stop string")
         if not reply.content and reply.finish == "stop":
-            return failed(f"{way}: the stop string ends the reasoning, and no answer comes")
-        if "bravo" not in reply.content:
-            return inconclusive(f"{way}: the answer is not what was asked for")
-        if reply.finish != "stop":
-            return failed(f"{way}: finish_reason is {reply.finish}, not stop")
+            free = probe.ask(f"no stop, {way}", asked(question, stream=is_streamed))
+            fail_if(free.content, f"{way}: the stop string ends the reasoning, no answer comes")
+        unclear_if("bravo" not in reply.content, f"{way}: the answer is not what was asked for")
+        fail_if(reply.finish != "stop", f"{way}: finish_reason is {reply.finish}, not stop")
     return passed("the answer ends before it, the reasoning does not")
 
 

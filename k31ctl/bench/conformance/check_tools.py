@@ -166,9 +166,13 @@ def reasoning_field(reply: Reply) -> str:
 def parallel_calls(probe: Probe) -> Outcome:
     """Calls made at once have ids of their own, and results find them in whatever order."""
     reply = probe.ask("two cities", asked(LOOK_UP_BOTH, tools=[LOOKUP]))
-    ids = [made.id for made in reply.calls]
-    if len(set(ids)) != len(ids) or not all(ids):
-        return failed(f"calls made at once have the ids {', '.join(ids)}")
+    streamed = probe.ask("the same, streamed", asked(LOOK_UP_BOTH, tools=[LOOKUP], stream=True))
+    for way, each in (("whole", reply), ("streamed", streamed)):
+        ids = [made.id for made in each.calls if made.id]
+        is_apart = len(set(ids)) == len(ids)
+        fail_if(not is_apart, f"{way}: calls made at once have the ids {', '.join(ids)}")
+        mixed = next((c.arguments for c in each.calls if c.values is None), None)
+        fail_if(mixed is not None, f"{way}: arguments are no JSON object: {str(mixed)[:80]}")
     kept = {str((made.values or {}).get("city")): made.id for made in reply.calls}
     is_made = set(kept) == set(CODES)
     if not is_made:

@@ -147,6 +147,14 @@ class OneIdForAllCalls(Service):
         return name
 
 
+class MixesArguments(Service):
+    def chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
+        for call in delta.get("tool_calls", ()):
+            if call["function"].get("arguments"):
+                call["index"] = 0
+        return super().chunk(delta, finish)
+
+
 class ForgetsReasoning(Service):
     def prompt_tokens(self, chat: Chat) -> int:
         messages = chat.get("messages")

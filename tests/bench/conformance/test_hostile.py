@@ -128,6 +128,37 @@ def test_streams_of_rubbish_are_broken(bad: bytes) -> None:
     assert found["stream-shape"] is Verdict.FAILED
 
 
+def test_a_stream_that_never_ends_ends_the_check() -> None:
+    def script(asked: Asked) -> Iterator[Step]:
+        if asked.number < 1:
+            yield plain(200, {"choices": []})
+            return
+        yield HEAD
+        while True:
+            yield chunk(event({"choices": [{"delta": {"content": "x" * 60_000}}]}))
+
+    with running_server(script) as server:
+        (result,) = ended(server.url, only=["stream-shape"], check_s=20.0).results
+    assert result.verdict is not Verdict.PASSED
+    assert result.evidence[-1].status is None
+
+
+def test_an_answer_that_drips_ends_the_check() -> None:
+    def script(asked: Asked) -> Iterator[Step]:
+        if asked.number < 1:
+            yield plain(200, {"choices": []})
+            return
+        yield b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
+        for _ in range(100):
+            yield b"{"
+            yield 0.05
+
+    with running_server(script) as server:
+        (result,) = ended(server.url, only=["answer-shape"], check_s=0.5).results
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "not done within" in result.detail
+
+
 def test_a_connection_that_breaks_is_a_failure_with_its_kind() -> None:
     def script(asked: Asked) -> Iterator[Step]:
         if asked.number < 1:

@@ -28,6 +28,7 @@ MUTATIONS: list[tuple[type[Service], set[str]]] = [
     (broken.LosesResults, {"tool-round-trip", "prompt-tokens"}),
     (broken.ResultsByPlace, {"parallel-calls"}),
     (broken.OneIdForAllCalls, {"parallel-calls"}),
+    (broken.MixesArguments, {"parallel-calls"}),
     (broken.ForgetsReasoning, {"reasoning-kept", "prompt-tokens"}),
     (broken.NeedsReasoning, {"reasoning-dropped"}),
     (broken.RefusesHigh, {"effort-values"}),

@@ -9,10 +9,11 @@ from typing import Any, Final
 from k31ctl.bench.check import Line, TokenCounter, look, unreachable
 from k31ctl.bench.conformance.chat_api import ChatApi
 from k31ctl.bench.conformance.messages_api import MessagesApi
-from k31ctl.bench.conformance.probe import Probe, Settings, Target
+from k31ctl.bench.conformance.probe import Probe
 from k31ctl.bench.conformance.questions import FEW_TOKENS, asked
 from k31ctl.bench.conformance.registry import Check
 from k31ctl.bench.conformance.reply import OK
+from k31ctl.bench.conformance.target import Settings, Target
 from k31ctl.bench.conformance.verdicts import (
     CheckResult,
     JudgedError,

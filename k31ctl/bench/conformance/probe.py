@@ -4,55 +4,24 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from k31ctl.bench.ask import Answer
-from k31ctl.bench.check import Line, TokenCounter
-from k31ctl.bench.conformance.redaction import Redaction
-from k31ctl.bench.conformance.reply import OK, Api, Reply
+from k31ctl.bench.conformance.evidence import document_in, events_in, evidence_of
+from k31ctl.bench.conformance.reply import OK, Reply
+from k31ctl.bench.conformance.target import Target, with_key
 from k31ctl.bench.conformance.verdicts import (
     Evidence,
     JudgedError,
     failed,
     inconclusive,
 )
-from k31ctl.bench.events import Server
-from k31ctl.bench.sse import EventSplitter
 from k31ctl.bench.trouble import Trouble, TroubleError
-from k31ctl.values import frozen
 
 BUSY: Final = (429, 503)
 _LEAST_S: Final = 0.05
 _TRIES: Final = 3
 _PAUSE_S: Final = 1.0
-
-
-@frozen
-class Settings:
-    """What every question is put with.
-
-    ``common`` are fields that the endpoint takes, such as a temperature of 0; ``answer_tokens``
-    is the room for an answer with its reasoning; ``context`` is the longest context, None where
-    it is not known.
-    """
-
-    common: Mapping[str, Any]
-    answer_tokens: int
-    context: int | None
-
-
-class Target:
-    """One endpoint, and answers that several checks look at."""
-
-    def __init__(
-        self, line: Line, api: Api, server: Server, settings: Settings, counter: TokenCounter
-    ) -> None:
-        self.line, self.api, self.server, self.settings = line, api, server, settings
-        self.counter = counter
-        self.redaction = Redaction(line.endpoint.token)
-        self.once: dict[str, tuple[Reply, Evidence]] = {}
-        self.counts: dict[str, int | None] = {}
 
 
 class NotAnsweredError(JudgedError):
@@ -162,9 +131,9 @@ class Probe:
         answer = self._send(purpose, body, token=token)
         kind = answer.headers.get("content-type", "").lower()
         if is_streamed and answer.status == OK and "text/event-stream" in kind:
-            reply = self.api.streamed(answer.headers, _events(answer.body))
+            reply = self.api.streamed(answer.headers, events_in(answer.body))
         else:
-            reply = self.api.whole(answer.status, answer.headers, _document(answer.body))
+            reply = self.api.whole(answer.status, answer.headers, document_in(answer.body))
         self._note(purpose, body, answer, begun_s, reply=reply)
         return reply
 
@@ -207,7 +176,7 @@ class Probe:
         token: str | None = None,
     ) -> Answer:
         begun_s = time.monotonic()
-        line = self._target.line if token is None else _with_key(self._target.line, token)
+        line = self._target.line if token is None else with_key(self._target.line, token)
         path = line.endpoint.base + self.api.path
         try:
             return line.ask("POST", path, body, self._timeout_s(), enough)
@@ -225,57 +194,24 @@ class Probe:
         reply: Reply | None = None,
         trouble: str = "",
     ) -> None:
-        redaction = self._target.redaction
-        response: Any = redaction.short(trouble)
-        if answer is not None:
-            is_stream = "event-stream" in answer.headers.get("content-type", "").lower()
-            whole = redaction.events(_events(answer.body)) if is_stream else None
-            response = redaction.body(answer.body) if whole is None else whole
-        is_read = reply is not None and reply.status == OK and reply.error is None
         self.evidence.append(
-            Evidence(
+            evidence_of(
+                self._target.redaction,
                 purpose=purpose,
                 path=self._target.line.endpoint.base + self.api.path,
-                request=redaction.body(body),
-                status=answer.status if answer is not None else None,
-                headers=redaction.headers(answer.headers if answer is not None else {}),
-                response=response,
-                read=redaction.document(_read(reply)) if reply is not None and is_read else None,
+                body=body,
+                answer=answer,
+                reply=reply,
+                trouble=trouble,
                 seconds=time.monotonic() - begun_s,
             )
         )
-
-
-def _read(reply: Reply) -> dict[str, Any]:
-    """What an answer says, channel by channel; what is empty is left out."""
-    tokens = reply.tokens
-    found = {
-        **reply.reasoning,
-        "content": reply.content,
-        "calls": [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in reply.calls],
-        "finish": reply.finish,
-        "prompt_tokens": tokens.prompt if tokens is not None else None,
-        "completion_tokens": tokens.completion if tokens is not None else None,
-        "problems": list(reply.problems),
-    }
-    return {name: value for name, value in found.items() if value}
 
 
 def _retry_after_s(reply: Reply) -> float:
     """When to ask again, in seconds from now."""
     text = reply.headers.get("retry-after", "")
     return float(text[:6]) if text.isascii() and text.isdigit() else _PAUSE_S
-
-
-def _with_key(line: Line, token: str) -> Line:
-    """The same line with another key."""
-    headers = tuple(
-        (name, token if value == line.endpoint.token else value)
-        for name, value in line.endpoint.headers
-    )
-    other = Line(replace(line.endpoint, token=token, headers=headers), line.context)
-    other.address = line.address
-    return other
 
 
 def _in_threads(put: Callable[[int], None], num: int, *, most_s: float) -> None:
@@ -286,15 +222,3 @@ def _in_threads(put: Callable[[int], None], num: int, *, most_s: float) -> None:
         thread.start()
     for thread in threads:
         thread.join(max(ends_s - time.monotonic(), 0))
-
-
-def _events(body: bytes) -> list[bytes]:
-    splitter = EventSplitter()
-    return [*splitter.feed(body), *splitter.finish()]
-
-
-def _document(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None

@@ -70,12 +70,13 @@ def _row(result: CheckResult) -> list[str]:
 
 
 def _evidence(result: CheckResult) -> Iterator[str]:
-    yield f"{result.id}: {result.title}"
+    yield from folded(f"{result.id}: {result.title}", indent="")
     if result.link:
         yield f"  looks like {result.link}"
     for each in result.evidence[-_MOST_EVIDENCE:]:
         status = "no answer" if each.status is None else str(each.status)
-        yield f"  {each.purpose}: {each.path}, {status} after {each.seconds:.2f} s"
+        told = f"{each.purpose}: {each.path}, {status} after {each.seconds:.2f} s"
+        yield from folded(told, indent="  ")
         yield from _shown("asked", each.request)
         yield from _shown("came", _came(each))
     left = len(result.evidence) - _MOST_EVIDENCE

@@ -132,7 +132,7 @@ def _ended(
 def _run(check: Check, target: Target, within_s: float) -> CheckResult:
     begun_s = time.monotonic()
     probe = Probe(target, ends_s=begun_s + within_s)
-    outcome = _outcome(check, probe, within_s)
+    outcome = _outcome(check, target, probe, within_s)
     link = outcome.link if outcome.verdict is Verdict.FAILED else ""
     return CheckResult(
         id=check.id,
@@ -146,19 +146,37 @@ def _run(check: Check, target: Target, within_s: float) -> CheckResult:
     )
 
 
-def _outcome(check: Check, probe: Probe, within_s: float) -> Outcome:
-    if probe.api.name not in check.apis:
-        return skipped("Messages has no field for it")
-    if within_s <= 0:
-        return skipped("the time budget was used up before it")
+def _outcome(check: Check, target: Target, probe: Probe, within_s: float) -> Outcome:
+    if why := _why_not(check, target, within_s):
+        return skipped(why)
     try:
         return check.run(probe)
     except JudgedError as judged:
         return judged.outcome
     except TroubleError as trouble:
         if trouble.kind is Trouble.TIMEOUT:
-            return inconclusive(f"not done within {within_s:.0f} s; raise --check-timeout")
+            return inconclusive(f"not done within {within_s:.3g} s; raise --check-timeout")
+        if trouble.kind is Trouble.CONNECT:
+            target.is_gone = _is_gone(target.line)
         return failed(f"{trouble.kind}: {trouble.detail}")
+
+
+def _why_not(check: Check, target: Target, within_s: float) -> str:
+    """Why a check is left out, empty where it is not."""
+    if target.api.name not in check.apis:
+        return "Messages has no field for it"
+    if target.is_gone:
+        return "the endpoint can no longer be reached"
+    return "the time budget was used up before it" if within_s <= 0 else ""
+
+
+def _is_gone(line: Line) -> bool:
+    """Whether nothing answers any more; one connection may fail and others not."""
+    try:
+        line.dial()
+    except EndpointError:
+        return True
+    return False
 
 
 def _target(request: ConformanceRequest) -> Target:

@@ -37,6 +37,7 @@ class Target:
         self.redaction = Redaction(line.endpoint.token)
         self.once: dict[str, tuple[Reply, Evidence]] = {}
         self.counts: dict[str, int | None] = {}
+        self.is_gone = False
 
 
 def with_key(line: Line, token: str) -> Line:

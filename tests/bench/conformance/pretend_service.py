@@ -38,6 +38,7 @@ class Service:
     has_tokenizer = True
     has_metrics = True
     pause_s = 0.002
+    server: ThreadingHTTPServer
 
     def __init__(self) -> None:
         self.slots = threading.Semaphore(_SLOTS)
@@ -215,6 +216,11 @@ class Service:
             self.num_running -= 1
         self.slots.release()
 
+    def die(self) -> None:
+        """Take no further connection."""
+        self.server.shutdown()
+        self.server.server_close()
+
     def hung_up(self) -> None:
         """A client has left in the middle of a stream."""
 
@@ -322,7 +328,7 @@ class _Server(ThreadingHTTPServer):
 def serving(service: Service, *, paths: tuple[str, ...] = _Handler.paths) -> Iterator[str]:
     """The address of the service until the block ends."""
     handler = type("Handler", (_Handler,), {"service": service, "paths": paths})
-    server = _Server(("127.0.0.1", 0), handler)
+    server = service.server = _Server(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:

@@ -74,6 +74,12 @@ def test_a_broken_contract_is_exit_4_with_evidence() -> None:
     assert "usage               FAILED" in done.stdout
     assert "asked {" in done.stdout
     assert done.stderr.startswith("error: the contract is broken: 1 check failed, usage\n")
+
+
+def test_text_fits_a_terminal() -> None:
+    with serving(broken.MixesArguments()) as url:
+        done = k31ctl(url, "--check", "parallel-calls")
+    assert "parallel-calls: Calls made at once" in done.stdout
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
 
 
@@ -208,6 +214,24 @@ def test_an_interrupt_shows_what_was_found_so_far() -> None:
     assert process.returncode == 130
     assert "stopped early" in out
     assert "answer-shape        passed" in out
+
+
+def test_an_endpoint_that_goes_away_is_told_once() -> None:
+    class Mortal(Service):
+        def check(self, chat: Mapping[str, Any]) -> None:
+            super().check(chat)
+            if "17 + 25" in str(chat["messages"]) and chat.get("stream"):
+                self.closing.set()
+                self.die()
+
+    service = Mortal()
+    with serving(service, paths=BOTH) as url:
+        done = k31ctl(url, "--json")
+    verdicts = [each["verdict"] for each in result_of(done)["results"]]
+    assert done.returncode == 4
+    assert "can no longer be reached" in done.stdout
+    assert verdicts.count("failed") <= 2
+    assert verdicts.count("skipped") > 20
 
 
 def test_a_time_budget_leaves_checks_out_and_says_so() -> None:

@@ -64,7 +64,7 @@ def conformance_result(ended: ConformanceEnded) -> dict[str, Any]:
     verdicts = [result.verdict for result in ended.results]
     num_failed = sum(result.breaks_contract for result in ended.results)
     return {
-        "kept": num_failed == 0,
+        "kept": num_failed == 0 and Verdict.PASSED in verdicts and not ended.is_interrupted,
         "checks": len(verdicts),
         "passed": verdicts.count(Verdict.PASSED),
         "failed": num_failed,

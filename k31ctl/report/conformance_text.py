@@ -44,14 +44,25 @@ def _head(ended: ConformanceEnded) -> Iterator[str]:
     for verdict in (Verdict.SKIPPED, Verdict.INCONCLUSIVE):
         if number := verdicts.count(verdict):
             parts.append(f"{number} {_WORDS[verdict]}")
-    state = "is broken" if broken else "is kept"
     stopped = ", stopped early" if ended.is_interrupted else ""
-    yield f"The contract {state}: of {len(verdicts)} checks {', '.join(parts)}{stopped}."
+    answer = _answer(broken, verdicts)
+    yield from folded(
+        f"{answer}: of {len(verdicts)} checks {', '.join(parts)}{stopped}.", indent=""
+    )
     server = ended.server
     version = f" {server.version}" if server.version else ""
     yield from folded(
         f"{server.model} at {server.url}{version}, asked by {_APIS[ended.api]}", indent=""
     )
+
+
+def _answer(num_broken: int, verdicts: Sequence[Verdict]) -> str:
+    if num_broken:
+        return "The contract is broken"
+    if Verdict.PASSED not in verdicts:
+        return "Nothing is proven"
+    is_clear = Verdict.INCONCLUSIVE not in verdicts
+    return "The contract is kept" if is_clear else "Nothing found breaks the contract"
 
 
 def _word(result: CheckResult) -> str:

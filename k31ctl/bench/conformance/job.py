@@ -25,7 +25,7 @@ from k31ctl.bench.conformance.verdicts import (
 )
 from k31ctl.bench.endpoint import Endpoint, parse_endpoint, tls_context
 from k31ctl.bench.events import Server
-from k31ctl.bench.interrupts import Interrupt, noted_interrupt
+from k31ctl.bench.interrupts import Interrupt, noted_interrupt, raised_interrupt
 from k31ctl.bench.trouble import Trouble, TroubleError
 from k31ctl.errors import EndpointError
 from k31ctl.values import frozen
@@ -110,7 +110,12 @@ def conformance(request: ConformanceRequest) -> Iterator[ConformanceEvent]:
                 break
             yield CheckStarted(id=check.id, number=number, num_checks=len(request.checks))
             left_s = budget_s - (time.monotonic() - begun_s)
-            results.append(_run(check, target, min(request.check_s, left_s)))
+            try:
+                with raised_interrupt():
+                    results.append(_run(check, target, min(request.check_s, left_s)))
+            except KeyboardInterrupt:
+                interrupt.is_set = True
+                break
             yield CheckEnded(result=results[-1])
     yield _ended(target, results, interrupt)
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from k31ctl.bench.conformance.verdicts import Verdict
+from k31ctl.report.conformance import conformance_result
+from k31ctl.report.conformance_text import conformance_text
 from tests.bench.conformance.mutations import NoNote
 from tests.bench.conformance.pretend_model import Said
 from tests.bench.conformance.pretend_service import KEY, FaultError, Service, serving
@@ -195,3 +197,17 @@ def test_both_kinds_of_api_are_served_by_the_same_questions() -> None:
         {"thinking", "calls", "finish", "prompt_tokens", "completion_tokens"},
     ]
     assert found[0]["prompt_tokens"] == found[1]["prompt_tokens"]
+
+
+def test_what_proves_nothing_is_not_called_kept() -> None:
+    with serving(Dull()) as url:
+        unclear, kept = ended(url, only=["tool-call"]), ended(url, only=["usage"])
+        mixed = ended(url, only=["tool-call", "usage"])
+    found = [conformance_result(end)["kept"] for end in (unclear, kept, mixed)]
+    told = [conformance_text(end, ()).partition(":")[0] for end in (unclear, kept, mixed)]
+    assert found == [False, True, True]
+    assert told == [
+        "Nothing is proven",
+        "The contract is kept",
+        "Nothing found breaks the contract",
+    ]

@@ -1,11 +1,12 @@
 """What a request asks of an answer: effort, form, stops, probabilities, length."""
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 from k31ctl.bench.conformance.check_answers import first, first_streamed
 from k31ctl.bench.conformance.probe import Probe
-from k31ctl.bench.conformance.questions import FEW_TOKENS, SUM, asked
+from k31ctl.bench.conformance.questions import FEW_TOKENS, SUM, TOWN, asked
 from k31ctl.bench.conformance.reply import OK, Reply, Tokens
 from k31ctl.bench.conformance.verdicts import (
     Outcome,
@@ -21,12 +22,6 @@ EFFORTS: Final = ("low", "high", "max")
 _FURTHER: Final = ("medium", "xhigh", "none")
 _NO_EFFORT: Final = "sideways"
 FORMAT_IGNORED: Final = "https://github.com/vllm-project/vllm/issues/57714"
-_SCHEMA: Final = {
-    "type": "object",
-    "properties": {"city": {"type": "string"}, "population": {"type": "integer"}},
-    "required": ["city", "population"],
-    "additionalProperties": False,
-}
 _STOP: Final = "charlie"
 _TOP: Final = 2
 
@@ -63,8 +58,7 @@ def _with_effort(effort: str) -> dict[str, Any]:
 
 def json_schema(probe: Probe) -> Outcome:
     """An answer asked for by a JSON schema is JSON that meets it."""
-    given = {"name": "town", "strict": True, "schema": _SCHEMA}
-    reply = _in_form(probe, {"type": "json_schema", "json_schema": given})
+    reply = _in_form(probe, TOWN)
     found = _json(reply.content)
     if not reply.content:
         return _empty(reply)
@@ -90,7 +84,7 @@ def json_object(probe: Probe) -> Outcome:
     return passed(reply.content[:80])
 
 
-def _in_form(probe: Probe, response_format: dict[str, Any]) -> Reply:
+def _in_form(probe: Probe, response_format: Mapping[str, Any]) -> Reply:
     question = "Name one town in Norway and roughly how many people live there, as JSON."
     kind = str(response_format["type"])
     return probe.ask(kind, asked(question, response_format=response_format))

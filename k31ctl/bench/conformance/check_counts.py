@@ -8,6 +8,7 @@ from k31ctl.bench.conformance.questions import (
     FEW_TOKENS,
     LOOK_UP_OSLO,
     LOOKUP,
+    TOWN,
     asked,
     call,
     called,
@@ -60,10 +61,12 @@ class Counted:
     @property
     def is_right(self) -> bool:
         """Whether the count is ours, with or without the opener."""
+        if self.expected.is_exact:
+            return self.found in (self.expected.low, self.expected.low + self.opener)
         return self.expected.low <= self.found <= self.expected.high + self.opener
 
 
-def _chats() -> dict[str, dict[str, Any]]:
+def _chats(api: str) -> dict[str, dict[str, Any]]:
     calls = [call("lookup_station:0", "Oslo")]
     results = [result("lookup_station:0", "code QX-4471")]
     thought = {"reasoning_content": _REASONING}
@@ -73,12 +76,16 @@ def _chats() -> dict[str, dict[str, Any]]:
         user("And of Bergen?"),
     ]
     system = [{"role": "system", "content": "You are terse."}, user("Good morning.")]
-    return {
+    chats = {
         "a question": asked("Good morning."),
         "a system message": {"messages": system},
         "tools": asked(LOOK_UP_OSLO, tools=[LOOKUP]),
+        "a call that is required": asked(LOOK_UP_OSLO, tools=[LOOKUP], tool_choice="required"),
         "an agent's turns": {"messages": turns, "tools": [LOOKUP]},
     }
+    if api == "chat":
+        chats["a schema"] = asked("Name a town.", response_format=TOWN)
+    return chats
 
 
 def prompt_tokens(probe: Probe) -> Outcome:
@@ -133,7 +140,7 @@ def effort_note(probe: Probe) -> Outcome:
 def _counted(probe: Probe) -> list[Counted] | None:
     """The prompts, counted by the server and by us; None where it tells no usage."""
     found = []
-    for name, chat in _chats().items():
+    for name, chat in _chats(probe.api.name).items():
         reply = probe.ask_once(f"{name}, counted", {**chat, "max_tokens": FEW_TOKENS})
         if reply.tokens is None:
             return None

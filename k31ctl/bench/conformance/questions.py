@@ -41,6 +41,19 @@ LOOK_UP_BOTH: Final = (
     "Look up the station codes of Oslo and of Bergen. Call lookup_station for both at once, "
     "before you answer."
 )
+TOWN: Final[Chat] = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "town",
+        "strict": True,
+        "schema": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "population": {"type": "integer"}},
+            "required": ["city", "population"],
+            "additionalProperties": False,
+        },
+    },
+}
 # Words that nearly every tokenizer has as one token or few, and that add up to no sentence.
 WORDS: Final = (
     "amber", "birch", "copper", "dawn", "ember", "fern", "granite", "harbor",

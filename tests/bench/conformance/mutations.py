@@ -199,6 +199,11 @@ class NoNote(Service):
         return super().prompt_tokens(chat) - NOTE_TOKENS
 
 
+class NoNoteOfFormats(Service):
+    def prompt_tokens(self, chat: Chat) -> int:
+        return super().prompt_tokens({**chat, "response_format": None})
+
+
 class CountsTheOpener(Service):
     def prompt_tokens(self, chat: Chat) -> int:
         return super().prompt_tokens(chat) + 3

@@ -70,7 +70,7 @@ class PlainNoNote(Plain, NoNote):
 def test_without_a_tokenizer_lengths_of_text_must_do() -> None:
     only = ["prompt-tokens", "prompt-opener", "cancellation", "image"]
     found = results(Plain(), only=only)
-    assert found["prompt-tokens"].detail == "4 prompts as rendered, by length of text, roughly"
+    assert found["prompt-tokens"].detail == "6 prompts as rendered, by length of text, roughly"
     assert found["prompt-opener"].verdict is Verdict.SKIPPED
     assert found["image"].verdict is Verdict.PASSED
     assert found["cancellation"].verdict is Verdict.INCONCLUSIVE

@@ -35,6 +35,7 @@ MUTATIONS: list[tuple[type[Service], set[str]]] = [
     (broken.TakesAnyEffort, {"effort-rejected"}),
     (broken.NoNoteWithoutEffort, {"effort-note"}),
     (broken.NoNote, {"prompt-tokens"}),
+    (broken.NoNoteOfFormats, {"prompt-tokens"}),
     (broken.CountsTheOpener, {"prompt-opener"}),
     (broken.TakesMarksFromUsers, {"markup-is-text"}),
     (broken.IgnoresSchemas, {"json-schema"}),

@@ -94,7 +94,7 @@ class _StreamReader:
         if problem:
             self._problem(problem)
             return
-        if "error" in document:
+        if document.get("error") is not None:
             self._error = error_message(document) or "an error without a message"
             return
         self._heads.add(repr([document.get(name) for name in ("id", "model")]))

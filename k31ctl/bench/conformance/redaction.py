@@ -10,6 +10,7 @@ HIDDEN: Final = "[hidden]"
 _MOST_TEXT: Final = 400
 _MOST_EVENTS: Final = 20
 _MOST_ITEMS: Final = 40
+_MOST_DEPTH: Final = 16
 _SHOWN_HEADERS: Final = ("content-type", "retry-after", "server")
 _KEY_LIKE: Final = re.compile(
     r"\b(?:sk|rk|pk|key|hf|ghp)[-_][A-Za-z0-9_*.-]{6,}|Bearer\s+[^\s\"']+"
@@ -38,16 +39,20 @@ class Redaction:
             return hidden
         return f"{hidden[:_MOST_TEXT]}... ({len(hidden):,} characters)"
 
-    def document(self, value: Any) -> Any:
-        """A JSON value of the same form, with short texts and no more than the first items."""
+    def document(self, value: Any, depth: int = 0) -> Any:
+        """A JSON value of the same form, with short texts, the first items, and so deep at most."""
+        if depth > _MOST_DEPTH:
+            return "..."
         match value:
             case str():
                 return self.short(value)
             case Mapping():
                 items = list(value.items())[:_MOST_ITEMS]
-                return {self.short(str(key)): self.document(entry) for key, entry in items}
+                return {
+                    self.short(str(key)): self.document(entry, depth + 1) for key, entry in items
+                }
             case list() | tuple():
-                shown = [self.document(entry) for entry in value[:_MOST_ITEMS]]
+                shown = [self.document(entry, depth + 1) for entry in value[:_MOST_ITEMS]]
                 left = len(value) - len(shown)
                 return [*shown, f"... ({left:,} more)"] if left > 0 else shown
             case float() if not isfinite(value):

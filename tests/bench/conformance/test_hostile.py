@@ -91,6 +91,7 @@ DOCUMENTS: dict[str, Any] = {
     "nothing": b"",
     "no JSON": b"<html>It works</html>",
     "a list": [],
+    "depth": b'{"choices": ' + b"[" * 900 + b"]" * 900 + b"}",
     "null": None,
     "a bare choice": {"choices": [{}]},
     "a choice that is text": {"choices": ["x"]},
@@ -114,8 +115,15 @@ def test_an_endpoint_that_answers_everything_with_the_same_is_broken(
 
 @pytest.mark.parametrize(
     "bad",
-    [b"data: {", b"data: []\n\n", event({"choices": [{"delta": 7}]}), b"\xff\xfe\n\n", b""],
-    ids=["cut", "a list", "a number", "no text", "nothing"],
+    [
+        b"data: " + b"x" * 5_000_000,
+        b"data: {",
+        b"data: []\n\n",
+        event({"choices": [{"delta": 7}]}),
+        b"\xff\xfe\n\n",
+        b"",
+    ],
+    ids=["an event of 5 MB", "cut", "a list", "a number", "no text", "nothing"],
 )
 def test_streams_of_rubbish_are_broken(bad: bytes) -> None:
     def script(asked: Asked) -> Iterator[Step]:
@@ -126,6 +134,16 @@ def test_streams_of_rubbish_are_broken(bad: bytes) -> None:
 
     found = {result.id: result.verdict for result in run(script, "chat")}
     assert found["stream-shape"] is Verdict.FAILED
+
+
+def test_an_error_that_is_null_is_none() -> None:
+    chunks = [
+        {"id": "c", "error": None, "choices": [{"delta": {"role": "assistant", "content": "42"}}]},
+        {"id": "c", "error": None, "choices": [{"delta": {}, "finish_reason": "stop"}]},
+        {"id": "c", "choices": [], "usage": {"prompt_tokens": 2, "completion_tokens": 1}},
+    ]
+    reply = ChatApi().streamed({}, [*(json.dumps(c).encode() for c in chunks), b"[DONE]"])
+    assert (reply.error, reply.problems, reply.content) == (None, (), "42")
 
 
 def test_a_stream_that_never_ends_ends_the_check() -> None:

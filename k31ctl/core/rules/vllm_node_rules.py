@@ -292,7 +292,7 @@ VLLM_NODE_RULES: Final = (
     Rule(
         id="vllm-pipeline-timeout",
         unset=True,
-        severity=Severity.INFO,
+        severity=Severity.WARNING,
         about="a pipeline keeps the usual limit of a step",
         remedy="set VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=1800",
         source="vllm-project/vllm#41530; vllm-project/recipes Kimi-K3.yaml",

@@ -212,7 +212,7 @@ VLLM_NODE_RULES: Final = (
     ),
     Rule(
         id="vllm-nixl-garbled",
-        severity=Severity.INFO,
+        severity=Severity.WARNING,
         about="prefill and decode are split over NIXL",
         remedy="compare answers with a single engine, or use a Mooncake store",
         source="vllm-project/vllm#52627, vllm-project/vllm pull 55215",

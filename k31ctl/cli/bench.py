@@ -39,6 +39,7 @@ from k31ctl.cli.bench_options import (
     WarmupOpt,
     parse_extra,
 )
+from k31ctl.cli.conformance import conformance
 from k31ctl.cli.options import CsvOpt, GateOpt, JsonOpt, OutputTokensOpt, PromptTokensOpt
 
 app = typer.Typer(no_args_is_help=True, help="Load an endpoint and measure what it gives.")
@@ -136,3 +137,6 @@ def load(
     request = bench_request(asked, environment=os.environ, random=Random(seed))
     told = Bench(request, clock=time.perf_counter).run()
     show_bench(told, inputs=request.described, csv=csv, gates=gates, as_json=as_json)
+
+
+app.command()(conformance)

@@ -95,6 +95,8 @@ def bench_request(
         seed=asked.seed,
         slo=parse_slo(asked.slo) if asked.slo is not None else None,
         folder=asked.folder,
+        files=tuple(path for path in (asked.trace, asked.dataset) if path is not None),
+        plan=None,
         described=_described(asked, sizes, extra | dict(asked.body)),
     )
 

@@ -1,0 +1,332 @@
+"""Two runs against each other: what was different about them, and what it came to beyond noise.
+
+Each repeat of a stage gives one figure of each metric, over all of its own data. Judged are a few
+figures that say different things; Holm's adjustment keeps the probability that any of them is
+called changed where nothing changed at ``ALPHA``, over all stages together.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+from k31ctl.bench.past import FAILED, PastRun, PastStage
+from k31ctl.bench.repeats import metric_names
+from k31ctl.core.noise import (
+    FEWEST,
+    Change,
+    adjusted,
+    change_between,
+    detectable,
+    difference_between,
+)
+from k31ctl.errors import InputError
+from k31ctl.values import frozen
+
+ALPHA: Final = 0.01
+POWER: Final = 0.9
+LEAST: Final = 0.02
+LEAST_FAILED: Final = 0.01
+JUDGED: Final = (
+    "output_tok_s",
+    "goodput",
+    "ttft_s.p50",
+    "ttft_s.p99",
+    "itl_s.p99",
+    "tpot_s.mean",
+    "e2e_s.mean",
+    FAILED,
+)
+_MORE_IS_BETTER: Final = frozenset({"request_rate", "output_tok_s", "total_tok_s", "goodput"})
+# What two runs have to have in common for their stages to be the same load.
+_OF_THE_LOAD: Final = (
+    "prompt_tokens",
+    "output_tokens",
+    "spread_fraction",
+    "shared_fraction",
+    "num_turns",
+    "think_s",
+    "api",
+    "burstiness",
+    "speed",
+)
+_SAID_ELSEWHERE: Final = frozenset({"server.url", "server.models"})
+
+
+class Verdict(StrEnum):
+    """What a change is."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    SMALL = "too small to matter"
+    NOISE = "within noise"
+    UNKNOWN = "unknown without repeats"
+
+
+@frozen
+class Compared:
+    """One metric of one stage; ``p`` is adjusted, ``detectable`` what would have been told.
+
+    ``is_judged`` metrics have a verdict, the others only a change and its interval.
+    """
+
+    metric: str
+    change: Change
+    is_judged: bool
+    p: float | None
+    detectable: float | None
+    verdict: Verdict | None
+    more_is_better: bool
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the change is for the worse, beyond noise or not."""
+        return self.change.change != 0 and (self.change.change < 0) == self.more_is_better
+
+
+@frozen
+class ComparedStage:
+    """One load as both runs measured it, so many times each."""
+
+    name: str
+    num_before: int
+    num_after: int
+    metrics: tuple[Compared, ...]
+
+
+@frozen
+class Setting:
+    """Something that was not the same in both runs; ``is_load`` makes their stages two loads."""
+
+    name: str
+    before: Any
+    after: Any
+    is_load: bool
+
+
+@frozen
+class Comparison:
+    """Two runs; ``notes`` is what to beware of."""
+
+    before: str
+    after: str
+    settings: tuple[Setting, ...]
+    stages: tuple[ComparedStage, ...]
+    notes: tuple[str, ...]
+    least: float
+
+    @property
+    def worse(self) -> tuple[tuple[str, Compared], ...]:
+        """What has become worse beyond noise, with the names of its stages."""
+        return self._with(Verdict.WORSE)
+
+    @property
+    def better(self) -> tuple[tuple[str, Compared], ...]:
+        """What has become better beyond noise."""
+        return self._with(Verdict.BETTER)
+
+    def _with(self, verdict: Verdict) -> tuple[tuple[str, Compared], ...]:
+        return tuple(
+            (stage.name, found)
+            for stage in self.stages
+            for found in stage.metrics
+            if found.verdict is verdict
+        )
+
+
+@frozen
+class Regression:
+    """What a gate refuses: a judged metric that is worse beyond noise, and by more than allowed."""
+
+    stage: str
+    compared: Compared
+    allowed: float
+
+
+def compare(
+    before: PastRun, after: PastRun, *, judged: Sequence[str] = JUDGED, least: float = LEAST
+) -> Comparison:
+    """Return how ``after`` differs from ``before``; raises InputError where no load is in both."""
+    pairs = list(_pairs(before, after))
+    if not pairs:
+        raise InputError(
+            "no stage was measured in both runs: "
+            f"{_names(before) or 'none'} there, {_names(after) or 'none'} here",
+            where=f"{before.where}, {after.where}",
+            remedy="measure the same loads, such as --concurrency 1,8,64 in both",
+        )
+    tests = [
+        (name, metric, change)
+        for name, a, b in pairs
+        for metric in judged
+        if (change := _change(metric, a, b)) is not None and change.p is not None
+    ]
+    ps = adjusted([change.p or 0.0 for _, _, change in tests])
+    p_of = {(name, metric): p for (name, metric, _), p in zip(tests, ps, strict=True)}
+    return Comparison(
+        before=before.where,
+        after=after.where,
+        settings=tuple(_settings(before, after)),
+        stages=tuple(_stage(name, a, b, judged, p_of, least) for name, a, b in pairs),
+        notes=tuple(_notes(before, after)),
+        least=least,
+    )
+
+
+def regressions(found: Comparison, *, most: float) -> tuple[Regression, ...]:
+    """Return what is worse by more than ``most`` and beyond noise.
+
+    Raises InputError where the runs cannot be held against each other: other loads, or no repeats.
+    """
+    other = [setting.name for setting in found.settings if setting.is_load]
+    if other:
+        raise InputError(
+            f"the runs measured different loads: {', '.join(other)} is not the same",
+            where=f"{found.before}, {found.after}",
+            remedy="measure the baseline and the change with the same options",
+        )
+    for stage in found.stages:
+        if any(metric.verdict is Verdict.UNKNOWN for metric in stage.metrics):
+            raise InputError(
+                f"{stage.name} was measured {stage.num_before} and {stage.num_after} times, which "
+                "does not tell its noise",
+                where=f"{found.before}, {found.after}",
+                remedy="measure both with --repeat 5",
+            )
+    return tuple(
+        Regression(stage=name, compared=metric, allowed=_allowed(metric, most))
+        for name, metric in found.worse
+        if abs(metric.change.change) > _allowed(metric, most)
+    )
+
+
+def require_comparable(before: PastRun, inputs: Mapping[str, Any], *, names: Sequence[str]) -> None:
+    """Raise InputError where a run that is about to begin could not be held against one before."""
+    other = [
+        f"{name} {before.inputs[name]} there, {inputs[name]} here"
+        for name in _OF_THE_LOAD
+        if name in before.inputs and name in inputs and before.inputs[name] != inputs[name]
+    ]
+    known = dict.fromkeys(stage.name for stage in before.stages if stage.is_whole)
+    if not other and not set(names) & known.keys():
+        other = [f"{', '.join(known) or 'no stage'} there, {', '.join(dict.fromkeys(names))} here"]
+    if other:
+        raise InputError(
+            f"the baseline is of another load: {'; '.join(other)}",
+            where=before.where,
+            remedy="measure with the options of the baseline, or make a new one",
+        )
+    repeats = (
+        min(max(names.count(name), 1) for name in known if name in names),
+        min(sum(stage.name == name for stage in before.stages) for name in known if name in names),
+    )
+    if min(repeats) < FEWEST:
+        raise InputError(
+            f"{repeats[1]} and {repeats[0]} repeats do not tell the noise of a figure",
+            where=f"{before.where}, --repeat",
+            remedy="measure both with --repeat 5",
+        )
+
+
+def _allowed(metric: Compared, most: float) -> float:
+    return LEAST_FAILED if metric.metric == FAILED else most
+
+
+def _pairs(
+    before: PastRun, after: PastRun
+) -> Iterator[tuple[str, list[PastStage], list[PastStage]]]:
+    for name in dict.fromkeys(stage.name for stage in before.stages):
+        a, b = _whole(before, name), _whole(after, name)
+        if a and b:
+            yield name, a, b
+
+
+def _whole(run: PastRun, name: str) -> list[PastStage]:
+    return [stage for stage in run.stages if stage.name == name and stage.is_whole]
+
+
+def _names(run: PastRun) -> str:
+    return ", ".join(dict.fromkeys(stage.name for stage in run.stages))
+
+
+def _change(metric: str, a: Sequence[PastStage], b: Sequence[PastStage]) -> Change | None:
+    """The change over all repeats, None unless each of them has the figure."""
+    x = [stage.figures[metric] for stage in a if metric in stage.figures]
+    y = [stage.figures[metric] for stage in b if metric in stage.figures]
+    if (len(x), len(y)) != (len(a), len(b)):
+        return None
+    return difference_between(x, y) if metric == FAILED else change_between(x, y)
+
+
+def _stage(
+    name: str,
+    a: Sequence[PastStage],
+    b: Sequence[PastStage],
+    judged: Sequence[str],
+    p_of: Mapping[tuple[str, str], float],
+    least: float,
+) -> ComparedStage:
+    metrics = []
+    for metric in (*metric_names(), FAILED):
+        change = _change(metric, a, b)
+        if change is None:
+            continue
+        p, is_judged = p_of.get((name, metric)), metric in judged
+        at_least = LEAST_FAILED if metric == FAILED else least
+        told = detectable(
+            change, alpha=ALPHA, power=POWER, at_least=at_least, num_tests=max(len(p_of), 1)
+        )
+        more_is_better = metric in _MORE_IS_BETTER
+        metrics.append(
+            Compared(
+                metric=metric,
+                change=change,
+                is_judged=is_judged,
+                p=p,
+                detectable=told if is_judged else None,
+                verdict=_verdict(change, p, at_least, more_is_better) if is_judged else None,
+                more_is_better=more_is_better,
+            )
+        )
+    return ComparedStage(name=name, num_before=len(a), num_after=len(b), metrics=tuple(metrics))
+
+
+def _verdict(change: Change, p: float | None, least: float, more_is_better: bool) -> Verdict:
+    if p is None:
+        return Verdict.UNKNOWN
+    if p > ALPHA:
+        return Verdict.NOISE
+    if abs(change.change) <= least:
+        return Verdict.SMALL
+    return Verdict.BETTER if (change.change > 0) == more_is_better else Verdict.WORSE
+
+
+def _settings(before: PastRun, after: PastRun) -> Iterator[Setting]:
+    def of(run: PastRun) -> dict[str, Any]:
+        server = {f"server.{name}": value for name, value in run.server.items()}
+        made = {f"k31ctl.{name}": value for name, value in run.made_with.items()}
+        return dict(run.inputs) | server | made
+
+    a, b = of(before), of(after)
+    for name in sorted(a.keys() & b.keys() - _SAID_ELSEWHERE):
+        if a[name] != b[name]:
+            is_load = name in _OF_THE_LOAD
+            yield Setting(name=name, before=a[name], after=b[name], is_load=is_load)
+    if before.files != after.files and before.files and after.files:
+        yield Setting(
+            name="sha256 of the trace or data set",
+            before=", ".join(digest[:12] for digest in before.files),
+            after=", ".join(digest[:12] for digest in after.files),
+            is_load=True,
+        )
+
+
+def _notes(before: PastRun, after: PastRun) -> Iterator[str]:
+    for run, other in ((before, after), (after, before)):
+        if run.state != "complete":
+            yield f"{run.where} is {run.state}, not complete"
+        left = [n for n in dict.fromkeys(s.name for s in run.stages) if not _whole(other, n)]
+        if left:
+            yield f"only in {run.where}: {', '.join(left)}"
+        invalid = dict.fromkeys(s.name for s in run.stages if not s.is_valid)
+        if invalid:
+            yield f"{run.where}: the client did not keep up at {', '.join(invalid)}"

@@ -12,14 +12,13 @@ from typing import Any, Final
 from k31ctl.bench.past import FAILED, PastRun, PastStage
 from k31ctl.bench.repeats import metric_names
 from k31ctl.core.noise import (
-    FEWEST,
     Change,
     adjusted,
     change_between,
     detectable,
     difference_between,
 )
-from k31ctl.errors import InputError
+from k31ctl.errors import InputError, UsageError
 from k31ctl.values import frozen
 
 ALPHA: Final = 0.01
@@ -38,7 +37,7 @@ JUDGED: Final = (
 )
 _MORE_IS_BETTER: Final = frozenset({"request_rate", "output_tok_s", "total_tok_s", "goodput"})
 # What two runs have to have in common for their stages to be the same load.
-_OF_THE_LOAD: Final = (
+OF_THE_LOAD: Final = (
     "prompt_tokens",
     "output_tokens",
     "spread_fraction",
@@ -133,13 +132,19 @@ class Comparison:
         )
 
 
-@frozen
-class Regression:
-    """What a gate refuses: a judged metric that is worse beyond noise, and by more than allowed."""
-
-    stage: str
-    compared: Compared
-    allowed: float
+def judged_metrics(asked: Sequence[str] | None) -> tuple[str, ...]:
+    """Return what is judged: what was asked for, else the usual; raises UsageError."""
+    if not asked:
+        return JUDGED
+    known = (*metric_names(), FAILED)
+    unknown = [name for name in asked if name not in known]
+    if unknown:
+        raise UsageError(
+            f"{unknown[0][:60]!r} is not a figure that runs are compared by",
+            where="--metric",
+            remedy=f"names are: {', '.join(known)}",
+        )
+    return tuple(dict.fromkeys(asked))
 
 
 def compare(
@@ -170,65 +175,6 @@ def compare(
         notes=tuple(_notes(before, after)),
         least=least,
     )
-
-
-def regressions(found: Comparison, *, most: float) -> tuple[Regression, ...]:
-    """Return what is worse by more than ``most`` and beyond noise.
-
-    Raises InputError where the runs cannot be held against each other: other loads, or no repeats.
-    """
-    other = [setting.name for setting in found.settings if setting.is_load]
-    if other:
-        raise InputError(
-            f"the runs measured different loads: {', '.join(other)} is not the same",
-            where=f"{found.before}, {found.after}",
-            remedy="measure the baseline and the change with the same options",
-        )
-    for stage in found.stages:
-        if any(metric.verdict is Verdict.UNKNOWN for metric in stage.metrics):
-            raise InputError(
-                f"{stage.name} was measured {stage.num_before} and {stage.num_after} times, which "
-                "does not tell its noise",
-                where=f"{found.before}, {found.after}",
-                remedy="measure both with --repeat 5",
-            )
-    return tuple(
-        Regression(stage=name, compared=metric, allowed=_allowed(metric, most))
-        for name, metric in found.worse
-        if abs(metric.change.change) > _allowed(metric, most)
-    )
-
-
-def require_comparable(before: PastRun, inputs: Mapping[str, Any], *, names: Sequence[str]) -> None:
-    """Raise InputError where a run that is about to begin could not be held against one before."""
-    other = [
-        f"{name} {before.inputs[name]} there, {inputs[name]} here"
-        for name in _OF_THE_LOAD
-        if name in before.inputs and name in inputs and before.inputs[name] != inputs[name]
-    ]
-    known = dict.fromkeys(stage.name for stage in before.stages if stage.is_whole)
-    if not other and not set(names) & known.keys():
-        other = [f"{', '.join(known) or 'no stage'} there, {', '.join(dict.fromkeys(names))} here"]
-    if other:
-        raise InputError(
-            f"the baseline is of another load: {'; '.join(other)}",
-            where=before.where,
-            remedy="measure with the options of the baseline, or make a new one",
-        )
-    repeats = (
-        min(max(names.count(name), 1) for name in known if name in names),
-        min(sum(stage.name == name for stage in before.stages) for name in known if name in names),
-    )
-    if min(repeats) < FEWEST:
-        raise InputError(
-            f"{repeats[1]} and {repeats[0]} repeats do not tell the noise of a figure",
-            where=f"{before.where}, --repeat",
-            remedy="measure both with --repeat 5",
-        )
-
-
-def _allowed(metric: Compared, most: float) -> float:
-    return LEAST_FAILED if metric.metric == FAILED else most
 
 
 def _pairs(
@@ -309,7 +255,7 @@ def _settings(before: PastRun, after: PastRun) -> Iterator[Setting]:
     a, b = of(before), of(after)
     for name in sorted(a.keys() & b.keys() - _SAID_ELSEWHERE):
         if a[name] != b[name]:
-            is_load = name in _OF_THE_LOAD
+            is_load = name in OF_THE_LOAD
             yield Setting(name=name, before=a[name], after=b[name], is_load=is_load)
     if before.files != after.files and before.files and after.files:
         yield Setting(

@@ -6,7 +6,9 @@ from random import Random
 
 import typer
 
+from k31ctl.cli.bench_diff import diff
 from k31ctl.cli.bench_options import (
+    BaselineOpt,
     BodyOpt,
     BudgetOpt,
     BurstinessOpt,
@@ -19,7 +21,9 @@ from k31ctl.cli.bench_options import (
     GapTimeoutOpt,
     IgnoreEosOpt,
     InFlightOpt,
+    JunitOpt,
     KeyOpt,
+    MaxRegressionOpt,
     ModelOpt,
     OutOpt,
     RateOpt,
@@ -39,7 +43,14 @@ from k31ctl.cli.bench_options import (
     WarmupOpt,
     parse_extra,
 )
-from k31ctl.cli.options import CsvOpt, GateOpt, JsonOpt, OutputTokensOpt, PromptTokensOpt
+from k31ctl.cli.options import (
+    CsvOpt,
+    GateOpt,
+    JsonOpt,
+    MarkdownOpt,
+    OutputTokensOpt,
+    PromptTokensOpt,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Load an endpoint and measure what it gives.")
 
@@ -47,6 +58,9 @@ app = typer.Typer(no_args_is_help=True, help="Load an endpoint and measure what 
 @app.callback()
 def bench() -> None:
     """Load an endpoint and measure what it gives: k31ctl bench URL."""
+
+
+app.command()(diff)
 
 
 @app.command()
@@ -80,6 +94,10 @@ def load(
     api_key_env: KeyOpt = "K31CTL_API_KEY",
     out: OutOpt = None,
     csv: CsvOpt = None,
+    markdown: MarkdownOpt = None,
+    junit: JunitOpt = None,
+    baseline: BaselineOpt = None,
+    max_regression: MaxRegressionOpt = None,
     gate: GateOpt = None,
     *,
     constant: ConstantOpt = False,
@@ -95,9 +113,11 @@ def load(
     k31ctl bench http://127.0.0.1:8000 --rate 4 --slo 'ttft_p99_s<=2' --out run
     """
     from k31ctl.bench.asked import AskedLoad, bench_request
+    from k31ctl.bench.baseline import read_baseline
     from k31ctl.bench.job import Bench
     from k31ctl.core.gates import parse_gate
     from k31ctl.report.bench import show_bench
+    from k31ctl.report.bench_targets import Targets
 
     gates = [parse_gate(text) for text in gate or ()]
     asked = AskedLoad(
@@ -134,5 +154,16 @@ def load(
         folder=out,
     )
     request = bench_request(asked, environment=os.environ, random=Random(seed))
-    told = Bench(request, clock=time.perf_counter).run()
-    show_bench(told, inputs=request.described, csv=csv, gates=gates, as_json=as_json)
+    show_bench(
+        Bench(request, clock=time.perf_counter).run(),
+        inputs=request.described,
+        targets=Targets(csv=csv, markdown=markdown, junit=junit, html=None),
+        gates=gates,
+        baseline=read_baseline(
+            baseline,
+            max_regression,
+            inputs=request.described,
+            names=[stage.name for stage in request.stages],
+        ),
+        as_json=as_json,
+    )

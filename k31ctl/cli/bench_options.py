@@ -34,6 +34,18 @@ def _rates(text: str) -> Rates:
     return Rates(units.parse_list(text, _rate))
 
 
+def parse_share(text: str) -> float:
+    """Read ``5%`` or ``0.05`` as a share."""
+    percent = text.endswith("%")
+    try:
+        value = float(text.removesuffix("%")) / (100 if percent else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise ValueError(f"{text[:40]!r} is not a share from 0 to 1; write 5% or 0.05")
+    return value
+
+
 def parse_extra(texts: list[str]) -> dict[str, Any]:
     """Read ``NAME=JSON`` pairs for the body; what is no JSON is taken as text."""
     found: dict[str, Any] = {}
@@ -312,6 +324,34 @@ OutOpt = Annotated[
         "--out",
         metavar="DIR",
         help="An empty folder for the record of every request.",
+        rich_help_panel=_OUT,
+    ),
+]
+JunitOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--junit",
+        metavar="FILE",
+        help="Write every condition as a test of JUnit XML.",
+        rich_help_panel="Output",
+    ),
+]
+BaselineOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--baseline",
+        metavar="RUN",
+        help="Hold the run against this record, or file of --json.",
+        rich_help_panel=_OUT,
+    ),
+]
+MaxRegressionOpt = Annotated[
+    float | None,
+    typer.Option(
+        "--max-regression",
+        metavar="PERCENT",
+        parser=said("--max-regression", parse_share),
+        help="Exit 4 where a figure is worse by more, beyond noise.",
         rich_help_panel=_OUT,
     ),
 ]

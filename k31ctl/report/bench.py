@@ -2,27 +2,35 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from k31ctl.bench.baseline import Baseline, Regression, regressions
+from k31ctl.bench.compare import Comparison, compare
 from k31ctl.bench.events import Event, Finished
+from k31ctl.bench.past import past_run
 from k31ctl.bench.repeats import repeated
 from k31ctl.bench.result import StageResult
 from k31ctl.core.gates import Gate, require_all
 from k31ctl.errors import EndpointError, RefusedError
+from k31ctl.report.bench_cases import bench_cases
+from k31ctl.report.bench_diff import diff_result, require_none
+from k31ctl.report.bench_diff_text import diff_text
+from k31ctl.report.bench_markdown import bench_markdown
 from k31ctl.report.bench_progress import ProgressLines
 from k31ctl.report.bench_table import csv_text
+from k31ctl.report.bench_targets import Targets
 from k31ctl.report.bench_text import bench_text, warnings
 from k31ctl.report.envelope import envelope, plain
-from k31ctl.report.files import write_whole
+from k31ctl.report.junit import junit_text
 
 
 def show_bench(
     events: Iterator[Event],
     *,
     inputs: Mapping[str, Any],
-    csv: Path | None,
+    targets: Targets,
     gates: Sequence[Gate],
+    baseline: Baseline | None,
     as_json: bool,
 ) -> None:
     """Show a measurement while it runs; the answer goes to standard output, the rest to error.
@@ -33,6 +41,7 @@ def show_bench(
     up, GateError for the first condition that is not met, and KeyboardInterrupt where it was
     stopped, each after the answer.
     """
+    targets.require_one(as_json=as_json)
     lines = ProgressLines(sys.stderr)
     is_watched = sys.stderr.isatty() or not as_json
     finished: Finished | None = None
@@ -46,24 +55,43 @@ def show_bench(
     if not finished.stages:
         raise KeyboardInterrupt
     best = speaking(finished.stages)
-    result = bench_result(finished, best)
-    if csv is not None:
-        write_whole(csv, csv_text(finished.stages))
+    found = None if baseline is None else compare(baseline.run, past_run(finished, inputs))
+    regressed = _regressed(found, baseline)
+    is_free = targets.write(
+        {
+            "csv": csv_text(finished.stages),
+            "markdown": bench_markdown(finished, gates, found, regressed),
+            "junit": junit_text("k31ctl bench", bench_cases(finished, gates, found, regressed)),
+        }
+    )
     if as_json:
         sys.stdout.write(
             envelope(
                 "bench",
                 inputs=inputs,
-                result=result,
+                result=bench_result(finished, best)
+                | {"baseline": None if found is None else diff_result(found, regressed)},
                 assumptions=_assumptions(finished),
                 warnings=warnings(finished),
             )
         )
-    elif csv != Path("-"):
+    elif is_free:
         sys.stdout.write(bench_text(finished, best))
+        if found is not None:
+            sys.stdout.write("\n" + diff_text(found))
     if finished.is_interrupted:
         raise KeyboardInterrupt
     _require(finished, gates)
+    if baseline is not None:
+        require_none(regressed or (), where=baseline.run.where)
+
+
+def _regressed(
+    found: Comparison | None, baseline: Baseline | None
+) -> tuple[Regression, ...] | None:
+    if found is None or baseline is None or baseline.max_regression is None:
+        return None
+    return regressions(found, most=baseline.max_regression)
 
 
 def speaking(stages: Sequence[StageResult]) -> StageResult:

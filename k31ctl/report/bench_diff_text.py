@@ -18,8 +18,8 @@ NAMES: Final = {
 }
 LATENCIES: Final = {
     "ttft_s": "TTFT",
-    "itl_s": "gap between events",
-    "itl_token_s": "gap per token",
+    "itl_s": "event gap",
+    "itl_token_s": "token gap",
     "tpot_s": "TPOT",
     "e2e_s": "end to end",
 }

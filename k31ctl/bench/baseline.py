@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from k31ctl.bench.compare import LEAST_FAILED, OF_THE_LOAD, Compared, Comparison, Verdict
+from k31ctl.bench.compare import GATED, LEAST_FAILED, OF_THE_LOAD, Compared, Comparison, Verdict
 from k31ctl.bench.past import FAILED, PastRun, read_run
 from k31ctl.core.noise import FEWEST
 from k31ctl.errors import InputError, UsageError
@@ -81,8 +81,10 @@ def require_comparable(before: PastRun, inputs: Mapping[str, Any], *, names: Seq
             )
 
 
-def regressions(found: Comparison, *, most: float) -> tuple[Regression, ...]:
-    """Return what is worse by more than ``most`` and beyond noise.
+def regressions(
+    found: Comparison, *, most: float, gated: Sequence[str] = GATED
+) -> tuple[Regression, ...]:
+    """Return which of the figures of the gate are worse by more than ``most`` and beyond noise.
 
     Raises InputError where the runs cannot be held against each other: other loads, or no repeats.
     """
@@ -104,7 +106,7 @@ def regressions(found: Comparison, *, most: float) -> tuple[Regression, ...]:
     return tuple(
         Regression(stage=name, compared=metric, allowed=_allowed(metric, most))
         for name, metric in found.worse
-        if abs(metric.change.change) > _allowed(metric, most)
+        if metric.metric in gated and abs(metric.change.change) > _allowed(metric, most)
     )
 
 

@@ -24,6 +24,7 @@ from k31ctl.values import frozen
 ALPHA: Final = 0.01
 POWER: Final = 0.9
 LEAST: Final = 0.02
+BETWEEN_RUNS: Final = 0.005
 LEAST_FAILED: Final = 0.01
 JUDGED: Final = (
     "output_tok_s",
@@ -35,6 +36,8 @@ JUDGED: Final = (
     "e2e_s.mean",
     FAILED,
 )
+# What a limit holds for unless others are named: tails shift from run to run for many reasons.
+GATED: Final = tuple(name for name in JUDGED if not name.endswith(".p99"))
 _MORE_IS_BETTER: Final = frozenset({"request_rate", "output_tok_s", "total_tok_s", "goodput"})
 # What two runs have to have in common for their stages to be the same load.
 OF_THE_LOAD: Final = (
@@ -104,7 +107,11 @@ class Setting:
 
 @frozen
 class Comparison:
-    """Two runs; ``notes`` is what to beware of."""
+    """Two runs; ``notes`` is what to beware of.
+
+    Changes of up to ``least`` are too small to matter; ``between_runs`` is the standard deviation
+    that runs of the same are taken to have beside the noise between their repeats.
+    """
 
     before: str
     after: str
@@ -112,6 +119,7 @@ class Comparison:
     stages: tuple[ComparedStage, ...]
     notes: tuple[str, ...]
     least: float
+    between_runs: float
 
     @property
     def worse(self) -> tuple[tuple[str, Compared], ...]:
@@ -148,7 +156,12 @@ def judged_metrics(asked: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def compare(
-    before: PastRun, after: PastRun, *, judged: Sequence[str] = JUDGED, least: float = LEAST
+    before: PastRun,
+    after: PastRun,
+    *,
+    judged: Sequence[str] = JUDGED,
+    least: float = LEAST,
+    between_runs: float = BETWEEN_RUNS,
 ) -> Comparison:
     """Return how ``after`` differs from ``before``; raises InputError where no load is in both."""
     pairs = list(_pairs(before, after))
@@ -159,21 +172,35 @@ def compare(
             where=f"{before.where}, {after.where}",
             remedy="measure the same loads, such as --concurrency 1,8,64 in both",
         )
-    tests = [
-        (name, metric, change)
+    changes = {
+        (name, metric): change
         for name, a, b in pairs
-        for metric in judged
-        if (change := _change(metric, a, b)) is not None and change.p is not None
-    ]
-    ps = adjusted([change.p or 0.0 for _, _, change in tests])
-    p_of = {(name, metric): p for (name, metric, _), p in zip(tests, ps, strict=True)}
+        for metric in (*metric_names(), FAILED)
+        if (change := _change(metric, a, b, between_runs)) is not None
+    }
+    tested = [key for key, change in changes.items() if key[1] in judged and change.p is not None]
+    ps = adjusted([changes[key].p or 0.0 for key in tested])
+    p_of = dict(zip(tested, ps, strict=True))
     return Comparison(
         before=before.where,
         after=after.where,
         settings=tuple(_settings(before, after)),
-        stages=tuple(_stage(name, a, b, judged, p_of, least) for name, a, b in pairs),
+        stages=tuple(
+            ComparedStage(
+                name=name,
+                num_before=len(a),
+                num_after=len(b),
+                metrics=tuple(
+                    _compared(key, change, p_of, is_judged=key[1] in judged, least=least)
+                    for key, change in changes.items()
+                    if key[0] == name
+                ),
+            )
+            for name, a, b in pairs
+        ),
         notes=tuple(_notes(before, after)),
         least=least,
+        between_runs=between_runs,
     )
 
 
@@ -194,46 +221,42 @@ def _names(run: PastRun) -> str:
     return ", ".join(dict.fromkeys(stage.name for stage in run.stages))
 
 
-def _change(metric: str, a: Sequence[PastStage], b: Sequence[PastStage]) -> Change | None:
+def _change(
+    metric: str, a: Sequence[PastStage], b: Sequence[PastStage], between_runs: float
+) -> Change | None:
     """The change over all repeats, None unless each of them has the figure."""
     x = [stage.figures[metric] for stage in a if metric in stage.figures]
     y = [stage.figures[metric] for stage in b if metric in stage.figures]
     if (len(x), len(y)) != (len(a), len(b)):
         return None
-    return difference_between(x, y) if metric == FAILED else change_between(x, y)
+    test = difference_between if metric == FAILED else change_between
+    return test(x, y, between_runs=between_runs)
 
 
-def _stage(
-    name: str,
-    a: Sequence[PastStage],
-    b: Sequence[PastStage],
-    judged: Sequence[str],
+def _compared(
+    key: tuple[str, str],
+    change: Change,
     p_of: Mapping[tuple[str, str], float],
+    *,
+    is_judged: bool,
     least: float,
-) -> ComparedStage:
-    metrics = []
-    for metric in (*metric_names(), FAILED):
-        change = _change(metric, a, b)
-        if change is None:
-            continue
-        p, is_judged = p_of.get((name, metric)), metric in judged
-        at_least = LEAST_FAILED if metric == FAILED else least
-        told = detectable(
-            change, alpha=ALPHA, power=POWER, at_least=at_least, num_tests=max(len(p_of), 1)
-        )
-        more_is_better = metric in _MORE_IS_BETTER
-        metrics.append(
-            Compared(
-                metric=metric,
-                change=change,
-                is_judged=is_judged,
-                p=p,
-                detectable=told if is_judged else None,
-                verdict=_verdict(change, p, at_least, more_is_better) if is_judged else None,
-                more_is_better=more_is_better,
-            )
-        )
-    return ComparedStage(name=name, num_before=len(a), num_after=len(b), metrics=tuple(metrics))
+) -> Compared:
+    metric, p = key[1], p_of.get(key)
+    at_least = LEAST_FAILED if metric == FAILED else least
+    more_is_better = metric in _MORE_IS_BETTER
+    told = None
+    if is_judged:
+        tests = max(len(p_of), 1)
+        told = detectable(change, alpha=ALPHA, power=POWER, at_least=at_least, num_tests=tests)
+    return Compared(
+        metric=metric,
+        change=change,
+        is_judged=is_judged,
+        p=p,
+        detectable=told,
+        verdict=_verdict(change, p, at_least, more_is_better) if is_judged else None,
+        more_is_better=more_is_better,
+    )
 
 
 def _verdict(change: Change, p: float | None, least: float, more_is_better: bool) -> Verdict:

@@ -22,12 +22,22 @@ LeastOpt = Annotated[
         rich_help_panel="How",
     ),
 ]
+BetweenOpt = Annotated[
+    float | None,
+    typer.Option(
+        "--between-runs",
+        metavar="PERCENT",
+        parser=said("--between-runs", parse_share),
+        help="Standard deviation between runs of the same; 0.5% if not given.",
+        rich_help_panel="How",
+    ),
+]
 MetricOpt = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
         metavar="NAME",
-        help="Judge this figure, such as ttft_s.p90, instead of the usual ones.",
+        help="Judge and limit this figure, such as ttft_s.p99, instead of the usual ones.",
         rich_help_panel="How",
     ),
 ]
@@ -38,6 +48,7 @@ def diff(
     after: AfterArg,
     max_regression: MaxRegressionOpt = None,
     least: LeastOpt = None,
+    between_runs: BetweenOpt = None,
     metric: MetricOpt = None,
     csv: CsvOpt = None,
     markdown: MarkdownOpt = None,
@@ -52,7 +63,7 @@ def diff(
     k31ctl bench diff baseline.json run --max-regression 5%
     """
     from k31ctl.bench.baseline import regressions
-    from k31ctl.bench.compare import LEAST, compare, judged_metrics
+    from k31ctl.bench.compare import BETWEEN_RUNS, GATED, LEAST, compare, judged_metrics
     from k31ctl.bench.past import read_run
     from k31ctl.report.bench_diff import show_diff
     from k31ctl.report.bench_targets import Targets
@@ -62,14 +73,20 @@ def diff(
         read_run(after),
         judged=judged_metrics(metric),
         least=LEAST if least is None else least,
+        between_runs=BETWEEN_RUNS if between_runs is None else between_runs,
     )
     show_diff(
         found,
-        None if max_regression is None else regressions(found, most=max_regression),
+        None
+        if max_regression is None
+        else regressions(
+            found, most=max_regression, gated=judged_metrics(metric) if metric else GATED
+        ),
         inputs={
             "before": str(before),
             "after": str(after),
             "least": found.least,
+            "between_runs": found.between_runs,
             "max_regression": max_regression,
             "metrics": list(judged_metrics(metric)),
         },

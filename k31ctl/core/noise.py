@@ -1,4 +1,11 @@
-"""Whether repeated measurements of one thing differ from those of another beyond their noise."""
+"""Whether repeated measurements of one thing differ from those of another beyond their noise.
+
+Two tests are made of the means over repeats: Welch's t, and Yuen's, which leaves out a fifth of
+the repeats at either end and so is not blinded by one that something else disturbed. The one that
+tells more is taken, and its probability doubled for having had the choice. Both add to the noise
+between repeats the noise between runs, which repeats of one run cannot show: two runs of the same
+thing lie further apart than their repeats, since these share one state of the machine.
+"""
 
 from collections.abc import Sequence
 from math import exp, expm1, fsum, inf, log, log1p, sqrt
@@ -8,6 +15,8 @@ from k31ctl.values import frozen
 
 FEWEST = 2
 """Repeats of each side that a noise can be told from."""
+_MOST_DEGREES, _MOST_EXPONENT = 1e6, 700.0
+_TRIMMED = 5  # one repeat in so many is left out at either end
 
 
 @frozen
@@ -16,10 +25,11 @@ class Change:
 
     ``before`` and ``after`` are means over repeats: geometric where all figures are above 0, and
     the change is that of their logarithms; else arithmetic, and the change is in parts of
-    ``before``. ``low`` to ``high`` is the 95 % interval of the change, ``p`` the probability of one
-    as large either way where there is none; all three are None with fewer than two repeats.
-    ``degrees`` and ``error`` are the degrees of freedom and the standard error of the change on the
-    scale that it was tested on.
+    ``before``. Where ``is_trimmed``, a fifth of the repeats at either end is left out of them.
+    ``low`` to ``high`` is the 95 % interval of the change, ``p`` the probability of one as large
+    either way where there is none; all three are None with fewer than two repeats. ``degrees`` and
+    ``error`` are the degrees of freedom and the standard error of the change on the scale that it
+    was tested on, and ``choices`` is how many tests there were to choose from.
     """
 
     before: float
@@ -31,13 +41,25 @@ class Change:
     degrees: float | None
     error: float | None
     is_ratio: bool
+    is_trimmed: bool
+    choices: int
 
 
-def change_between(before: Sequence[float], after: Sequence[float]) -> Change | None:
-    """Return the change by Welch's t test; None where there is nothing to take a part of.
+@frozen
+class _Side:
+    """Repeats of one side: their mean, its squared standard error and degrees of freedom."""
 
-    Source: Welch, The generalization of Student's problem when several different population
-    variances are involved, Biometrika 34, 1947.
+    mean: float
+    square: float
+    degrees: int
+
+
+def change_between(
+    before: Sequence[float], after: Sequence[float], *, between_runs: float
+) -> Change | None:
+    """Return the relative change; None where there is nothing to take a part of.
+
+    ``between_runs`` is the standard deviation between runs of the same, in parts of the figure.
     """
     if not before or not after:
         return None
@@ -47,71 +69,112 @@ def change_between(before: Sequence[float], after: Sequence[float]) -> Change | 
         return None
     if is_ratio:
         a, b = [log(value) for value in before], [log(value) for value in after]
-    else:
-        a, b = [value / base for value in before], [value / base for value in after]
-    return _tested(a, b, base=base, is_ratio=is_ratio)
+        return _tested(a, b, base=1.0, is_ratio=True, between=between_runs)
+    a, b = [value / base for value in before], [value / base for value in after]
+    return _tested(a, b, base=base, is_ratio=False, between=between_runs)
 
 
-def difference_between(before: Sequence[float], after: Sequence[float]) -> Change | None:
+def difference_between(
+    before: Sequence[float], after: Sequence[float], *, between_runs: float
+) -> Change | None:
     """Return the change as the difference of the means itself, for shares that may be 0."""
     if not before or not after:
         return None
-    return _tested(list(before), list(after), base=1.0, is_ratio=False)
+    return _tested(list(before), list(after), base=1.0, is_ratio=False, between=between_runs)
 
 
-def _tested(a: list[float], b: list[float], *, base: float, is_ratio: bool) -> Change:
-    shown = _as_ratio if is_ratio else _as_it_is
-    difference = _mean(b) - _mean(a)
-    found = Change(
-        before=exp(_mean(a)) if is_ratio else _mean(a) * base,
-        after=exp(_mean(b)) if is_ratio else _mean(b) * base,
-        change=shown(difference),
-        low=None,
-        high=None,
-        p=None,
-        degrees=None,
-        error=None,
-        is_ratio=is_ratio,
-    )
-    if min(len(a), len(b)) < FEWEST:
-        return found
-    u, v = _variance(a) / len(a), _variance(b) / len(b)
-    error = sqrt(u + v)
-    degrees = _degrees(u, v, len(a), len(b))
-    half = student_quantile(0.025, degrees=degrees) * error
+def _tested(
+    a: list[float], b: list[float], *, base: float, is_ratio: bool, between: float
+) -> Change:
+    def changed(x: _Side, y: _Side, choices: int, is_trimmed: bool) -> Change:
+        return _change(
+            x, y, base=base, is_ratio=is_ratio, between=between, choices=choices,
+            is_trimmed=is_trimmed,
+        )  # fmt: skip
+
+    if min(len(a), len(b)) < _TRIMMED:
+        return changed(_whole(a), _whole(b), 1, False)
+    welch = changed(_whole(a), _whole(b), 2, False)
+    yuen = changed(_trimmed(a), _trimmed(b), 2, True)
+    assert welch.p is not None and yuen.p is not None
+    return yuen if yuen.p < welch.p else welch
+
+
+def _change(
+    a: _Side,
+    b: _Side,
+    *,
+    base: float,
+    is_ratio: bool,
+    between: float,
+    choices: int,
+    is_trimmed: bool,
+) -> Change:
+    difference = b.mean - a.mean
+    is_known = min(a.degrees, b.degrees) > 0
+    degrees = error = low = high = p = None
+    if is_known:
+        error = sqrt(a.square + b.square + 2 * between**2)
+        degrees = _degrees(a, b, error)
+        half = student_quantile(0.025, degrees=degrees) * error
+        low, high = _shown(difference - half, is_ratio), _shown(difference + half, is_ratio)
+        p = min(1.0, choices * _p(difference, error, degrees))
     return Change(
-        before=found.before,
-        after=found.after,
-        change=found.change,
-        low=shown(difference - half),
-        high=shown(difference + half),
-        p=_p(difference, error, degrees),
+        before=exp(a.mean) if is_ratio else a.mean * base,
+        after=exp(b.mean) if is_ratio else b.mean * base,
+        change=_shown(difference, is_ratio),
+        low=low,
+        high=high,
+        p=p,
         degrees=degrees,
         error=error,
         is_ratio=is_ratio,
+        is_trimmed=is_trimmed,
+        choices=choices,
     )
 
 
-def _as_ratio(logarithm: float) -> float:
-    return expm1(logarithm) if logarithm < 700 else inf  # noqa: PLR2004  exp(710) is no float
+def _whole(values: Sequence[float]) -> _Side:
+    """All repeats, for Welch's test.
+
+    Source: Welch, The generalization of Student's problem when several different population
+    variances are involved, Biometrika 34, 1947.
+    """
+    n = len(values)
+    square = _variance(values) / n if n >= FEWEST else 0.0
+    return _Side(mean=_mean(values), square=square, degrees=n - 1)
 
 
-def _as_it_is(difference: float) -> float:
-    return difference
+def _trimmed(values: Sequence[float]) -> _Side:
+    """The repeats in the middle, with the spread that those at the ends are pulled in to.
+
+    Source: Yuen, The two-sample trimmed t for unequal population variances, Biometrika 61, 1974.
+    """
+    ordered, n = sorted(values), len(values)
+    g = n // _TRIMMED
+    h = n - 2 * g
+    middle = ordered[g : n - g]
+    pulled = [middle[0]] * g + middle + [middle[-1]] * g
+    square = (n - 1) * _variance(pulled) / (h * (h - 1))
+    return _Side(mean=_mean(middle), square=square, degrees=h - 1)
+
+
+def _degrees(a: _Side, b: _Side, error: float) -> float:
+    """Welch's and Satterthwaite's degrees of freedom; the noise between runs is taken as known."""
+    estimated = a.square**2 / a.degrees + b.square**2 / b.degrees
+    return min(error**4 / estimated, _MOST_DEGREES) if estimated else _MOST_DEGREES
+
+
+def _shown(difference: float, is_ratio: bool) -> float:
+    if not is_ratio:
+        return difference
+    return expm1(difference) if difference < _MOST_EXPONENT else inf
 
 
 def _p(difference: float, error: float, degrees: float) -> float:
     if not error:
         return 0.0 if difference else 1.0
-    return min(1.0, 2 * student_tail(abs(difference) / error, degrees=degrees))
-
-
-def _degrees(u: float, v: float, n: int, m: int) -> float:
-    """Welch's and Satterthwaite's degrees of freedom."""
-    if not u + v:
-        return float(min(n, m) - 1)
-    share = u / (u + v)
-    return 1 / (share**2 / (n - 1) + (1 - share) ** 2 / (m - 1))
+    return 2 * student_tail(abs(difference) / error, degrees=degrees)
 
 
 def adjusted(ps: Sequence[float]) -> list[float]:
@@ -139,10 +202,12 @@ def detectable(
     if change.error is None or change.degrees is None:
         return None
     reach = student_quantile(1 - power, degrees=change.degrees)
-    beyond = student_quantile(alpha / (2 * num_tests), degrees=change.degrees) + reach
+    beyond = (
+        student_quantile(alpha / (2 * num_tests * change.choices), degrees=change.degrees) + reach
+    )
     least = log1p(at_least) if change.is_ratio else at_least
     needed = max(beyond * change.error, least + reach * change.error)
-    return _as_ratio(needed) if change.is_ratio else needed
+    return _shown(needed, change.is_ratio)
 
 
 def _mean(values: Sequence[float]) -> float:

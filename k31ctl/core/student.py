@@ -1,12 +1,13 @@
 """Student's t distribution, without a library that would have to be installed for it."""
 
-from math import exp, inf, lgamma, log, log1p
+from math import exp, inf, lgamma, log, log1p, pi, sqrt
 from typing import Final
 
 _MOST_TERMS: Final = 500
 _SMALL: Final = 1e-300
 _CLOSE: Final = 1e-14
-_HALVINGS: Final = 60
+_MOST_STEPS: Final = 60
+_NEAR: Final = 1e-12
 
 
 def student_tail(t: float, *, degrees: float) -> float:
@@ -31,15 +32,21 @@ def student_quantile(tail: float, *, degrees: float) -> float:
     low, high = 0.0, 1.0
     while student_tail(high, degrees=degrees) > tail:
         low, high = high, 2 * high
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if middle in (low, high):
+    t = (low + high) / 2
+    for _ in range(_MOST_STEPS):  # Newton's method on the logarithm, kept between two bounds
+        found = student_tail(t, degrees=degrees)
+        low, high = (t, high) if found > tail else (low, t)
+        step = log(found / tail) * found / _density(t, degrees)
+        if abs(step) <= _NEAR * t:
             break
-        if student_tail(middle, degrees=degrees) > tail:
-            low = middle
-        else:
-            high = middle
-    return high
+        t = t + step if low < t + step < high else (low + high) / 2
+    return t
+
+
+def _density(t: float, degrees: float) -> float:
+    n = degrees
+    front = exp(lgamma((n + 1) / 2) - lgamma(n / 2)) / sqrt(n * pi)
+    return float(front * (1 + t * t / n) ** (-(n + 1) / 2))
 
 
 def _beta_share(x: float, a: float, b: float) -> float:

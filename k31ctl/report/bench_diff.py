@@ -99,6 +99,7 @@ def diff_result(found: Comparison, regressions: Sequence[Regression] | None) -> 
         ],
         "alpha": ALPHA,
         "least": found.least,
+        "between_runs": found.between_runs,
         "regressions": None
         if regressions is None
         else [

@@ -73,10 +73,11 @@ def answer(found: Comparison) -> str:
 def how(found: Comparison) -> str:
     """Return the rule that verdicts follow."""
     return (
-        f"Changed means: by Welch's t test over repeats, with Holm's adjustment, less than "
-        f"{percent(ALPHA)} likely to be called so anywhere in this table where nothing changed; "
-        f"and by more than {percent(found.least)}. It knows the noise between repeats of a run, "
-        "not what else changes from day to day."
+        "Changed means: by Welch's t test over repeats, or Yuen's without a fifth of them at "
+        f"either end, with Holm's adjustment, less than {percent(ALPHA)} likely to be called so "
+        f"anywhere in this table where nothing changed; and by more than {percent(found.least)}. "
+        f"Runs of the same are taken to differ by {percent(found.between_runs)} (standard "
+        "deviation) beside the noise between their repeats."
     )
 
 

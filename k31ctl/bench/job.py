@@ -19,6 +19,7 @@ from k31ctl.bench.prompts import Prompts
 from k31ctl.bench.record import Record, file_digests, plain, writing
 from k31ctl.bench.result import StageResult
 from k31ctl.bench.saturation import why_enough
+from k31ctl.bench.series import StageSeries
 from k31ctl.bench.server_metrics import answers, between, parse_metrics
 from k31ctl.bench.source import Form, Source
 from k31ctl.bench.stage import Sizes, Stage, doubled
@@ -78,6 +79,7 @@ class Bench:
     ) -> None:
         self._request, self._clock, self._now = request, clock, now
         self._results: list[StageResult] = []
+        self._series: list[StageSeries] = []
         self._notes: list[str] = []
         self._tokens_from = ""
         self._has_metrics: bool | None = None
@@ -104,6 +106,7 @@ class Bench:
             yield Finished(
                 server=server,
                 stages=tuple(self._results),
+                series=tuple(self._series),
                 tokens_from=self._tokens_from,
                 notes=tuple(self._notes),
                 is_interrupted=interrupt.is_set,
@@ -133,7 +136,7 @@ class Bench:
             yield StageStarted(name=stage.name, number=number + 1, num_stages=total)
             with writing(self._request.folder):
                 yield from self._stage(number, stage, line, source, record, interrupt)
-            record.add_stage(plain(self._results[-1]))
+            record.add_stage(plain(self._results[-1]), plain(self._series[-1]))
 
     def _stages(self, interrupt: Interrupt) -> Iterator[Stage]:
         """Yield what runs next, as long as nothing speaks against it."""
@@ -184,12 +187,14 @@ class Bench:
                 server_metrics=between(before, self._scraped(line)) if before else None,
                 is_whole=not interrupt.is_set,
             )
+            series = tally.series(driver.span, name=stage.name, repeat=stage.repeat)
         finally:
             client.close()
             events.close()
             tokens.close()
         self._results.append(result)
-        yield StageFinished(result=result)
+        self._series.append(series)
+        yield StageFinished(result=result, series=series)
 
     def _driver(
         self,

@@ -86,6 +86,32 @@ def read_run(path: Path) -> PastRun:
         ) from None
 
 
+def read_page(path: Path) -> dict[str, Any]:
+    """Return all that a page shows of a record; raises InputError where it is none."""
+    run = read_run(path)
+    is_record = run.whole.get("schema") == SCHEMA and path.is_dir()
+    series = [_series(path, n) for n in range(len(run.stages))] if is_record else []
+    result = run.whole.get("result")
+    shown = dict(run.whole) | {
+        "state": run.state,
+        "server": run.server,
+        "series": [each for each in series if each is not None],
+        "record": str(path),
+    }
+    if isinstance(result, dict):
+        shown |= {"stages": result["sweep"], "notes": run.whole.get("warnings")}
+    return shown
+
+
+def _series(folder: Path, number: int) -> dict[str, Any] | None:
+    """The curves of a stage, None where the record does not have them whole."""
+    try:
+        found = json.loads((folder / f"series-{number}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def past_run(finished: Finished, inputs: Mapping[str, Any]) -> PastRun:
     """Return a run that has just ended as one of the past."""
     return PastRun(

@@ -1,4 +1,4 @@
-"""A measurement on disk: ``run.json``, a line for each request, the gaps between events.
+"""A measurement on disk: ``run.json``, a line for each request, gaps between events, curves.
 
 The folder is useful at any time: ``run.json`` is there from the start and is replaced whole as
 each stage ends, and requests are written as they end, a gap before the line that speaks of it.
@@ -86,10 +86,12 @@ class Record:
         if self._rows is not None:
             self._rows.flush()
 
-    def add_stage(self, stage: Mapping[str, Any]) -> None:
+    def add_stage(self, stage: Mapping[str, Any], series: Mapping[str, Any]) -> None:
         """Write what a stage came to, while others are still to come."""
         self._stages.append(stage)
         self.flush()
+        if self._folder is not None:
+            self._write_whole(f"series-{len(self._stages) - 1}.json", json.dumps(series))
         self._write("running")
 
     def finish(self, state: str, tail: Mapping[str, Any]) -> None:
@@ -100,17 +102,19 @@ class Record:
         self._write(state)
 
     def _write(self, state: str) -> None:
-        if self._folder is None:
-            return
-        document = self._head | {"state": state, "stages": self._stages}
-        text = json.dumps(document, indent=2, sort_keys=True)
-        temporary = self._folder / f".{RUN_FILE}"
+        if self._folder is not None:
+            document = self._head | {"state": state, "stages": self._stages}
+            self._write_whole(RUN_FILE, json.dumps(document, indent=2, sort_keys=True))
+
+    def _write_whole(self, name: str, text: str) -> None:
+        assert self._folder is not None
+        temporary = self._folder / f".{name}"
         with writing(self._folder):
             with temporary.open("w", encoding="utf-8") as file:
                 file.write(text + "\n")
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(self._folder / RUN_FILE)
+            temporary.replace(self._folder / name)
 
 
 def made_with() -> dict[str, Any]:

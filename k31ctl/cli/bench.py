@@ -43,9 +43,11 @@ from k31ctl.cli.bench_options import (
     WarmupOpt,
     parse_extra,
 )
+from k31ctl.cli.bench_report import report
 from k31ctl.cli.options import (
     CsvOpt,
     GateOpt,
+    HtmlOpt,
     JsonOpt,
     MarkdownOpt,
     OutputTokensOpt,
@@ -61,6 +63,7 @@ def bench() -> None:
 
 
 app.command()(diff)
+app.command()(report)
 
 
 @app.command()
@@ -96,6 +99,7 @@ def load(
     csv: CsvOpt = None,
     markdown: MarkdownOpt = None,
     junit: JunitOpt = None,
+    html: HtmlOpt = None,
     baseline: BaselineOpt = None,
     max_regression: MaxRegressionOpt = None,
     gate: GateOpt = None,
@@ -157,7 +161,7 @@ def load(
     show_bench(
         Bench(request, clock=time.perf_counter).run(),
         inputs=request.described,
-        targets=Targets(csv=csv, markdown=markdown, junit=junit, html=None),
+        targets=Targets(csv=csv, markdown=markdown, junit=junit, html=html),
         gates=gates,
         baseline=read_baseline(
             baseline,

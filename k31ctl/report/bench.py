@@ -8,6 +8,7 @@ from k31ctl.bench.baseline import Baseline, Regression, regressions
 from k31ctl.bench.compare import Comparison, compare
 from k31ctl.bench.events import Event, Finished
 from k31ctl.bench.past import past_run
+from k31ctl.bench.record import made_with
 from k31ctl.bench.repeats import repeated
 from k31ctl.bench.result import StageResult
 from k31ctl.core.gates import Gate, require_all
@@ -21,6 +22,7 @@ from k31ctl.report.bench_table import csv_text
 from k31ctl.report.bench_targets import Targets
 from k31ctl.report.bench_text import bench_text, warnings
 from k31ctl.report.envelope import envelope, plain
+from k31ctl.report.html_bench import bench_page
 from k31ctl.report.junit import junit_text
 
 
@@ -57,8 +59,10 @@ def show_bench(
     best = speaking(finished.stages)
     found = None if baseline is None else compare(baseline.run, past_run(finished, inputs))
     regressed = _regressed(found, baseline)
+    page = bench_page(page_document(finished, inputs), None) if targets.html else ""
     is_free = targets.write(
         {
+            "html": page,
             "csv": csv_text(finished.stages),
             "markdown": bench_markdown(finished, gates, found, regressed),
             "junit": junit_text("k31ctl bench", bench_cases(finished, gates, found, regressed)),
@@ -84,6 +88,23 @@ def show_bench(
     _require(finished, gates)
     if baseline is not None:
         require_none(regressed or (), where=baseline.run.where)
+
+
+def page_document(finished: Finished, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a page shows of a run that has just ended."""
+    shown: dict[str, Any] = {
+        **made_with(),
+        "command": ["k31ctl", *sys.argv[1:]],
+        "state": "interrupted" if finished.is_interrupted else "complete",
+        "server": plain(finished.server),
+        "inputs": dict(inputs),
+        "stages": plain(finished.stages),
+        "series": plain(finished.series),
+        "notes": warnings(finished),
+        "tokens_from": finished.tokens_from,
+        "record": finished.record,
+    }
+    return shown
 
 
 def _regressed(

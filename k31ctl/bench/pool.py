@@ -74,7 +74,7 @@ class FloatPool:
         for bucket in sorted(counts):
             seen += counts[bucket]
             while len(found) < len(waiting) and waiting[len(found)] < seen:
-                found.append(_value((bucket << _SHIFT) + (1 << (_SHIFT - 1))))
+                found.append(_value((bucket << _SHIFT) + (1 << (_SHIFT - 1))) if bucket else 0.0)
         return tuple(min(value, self._max) for value in found)
 
     def _counted(self) -> "Counter[int]":

@@ -69,9 +69,11 @@ def bench_page(document: Mapping[str, Any], planned: PlannedCurve | None) -> str
 def _sections(document: Mapping[str, Any], planned: PlannedCurve | None) -> Iterator[Markup]:
     stages, series = rows(document.get("stages")), rows(document.get("series"))
     yield section("result", "Result", *_result(stages))
-    curves = list(curve_charts(stages, planned))
+    curves = list(curve_charts(stages, planned, mapping(document.get("inputs"))))
     none = missing("One load and no plan: nothing to draw a curve through.")
-    yield section("curve", "Throughput and latency", *(curves or [none]))
+    yield section(
+        "curve", "Throughput and latency", el("div", *curves, class_="grid") if curves else none
+    )
     drawn = list(distribution_charts(series))
     none = missing("No request was answered, or the record has no curves.")
     whole = el("div", *drawn, class_="grid")

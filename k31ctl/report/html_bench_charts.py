@@ -13,6 +13,7 @@ from k31ctl.report.svg import Band, Line, axis, line_chart
 
 _MS: Final = 1e3
 _WIDE: Final = 20.0  # a range this many times as wide as its start is drawn by its logarithm
+_BELOW: Final = 100.0
 _SHOWN_PERCENTS: Final = (1, 10, 25, 50, 75, 90, 95, 99, 99.9)
 _PLAN_STYLE: Final = 5
 LATENCIES: Final = {
@@ -31,7 +32,9 @@ def loads(stages: Sequence[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def curve_charts(stages: Sequence[Row], planned: PlannedCurve | None) -> Iterator[Markup]:
+def curve_charts(
+    stages: Sequence[Row], planned: PlannedCurve | None, asked: Row
+) -> Iterator[Markup]:
     """Yield latency over throughput, TPOT and TTFT, with a plan's prediction where there is one."""
     for name, part, title in (
         ("tpot_s", "mean", "Time per output token over throughput"),
@@ -43,7 +46,7 @@ def curve_charts(stages: Sequence[Row], planned: PlannedCurve | None) -> Iterato
         ]
         known = [(label, x, y * _MS, n) for label, x, y, n in points if x and y is not None]
         if known and (len(known) > 1 or planned is not None):
-            yield _curve(name, part, title, known, planned)
+            yield _curve(name, part, title, known, planned, asked)
 
 
 def _curve(
@@ -52,6 +55,7 @@ def _curve(
     title: str,
     known: Sequence[tuple[str, float, float, int]],
     planned: PlannedCurve | None,
+    asked: Row,
 ) -> Markup:
     measured = Line(
         name="measured",
@@ -73,6 +77,9 @@ def _curve(
             (f"planned, {p.concurrency} at a time", figure(x), figure(y))
             for p, (x, y) in zip(planned.points, line.points, strict=True)
         ]
+        load = (planned.prompt_tokens, planned.output_tokens)
+        if load != (asked.get("prompt_tokens"), asked.get("output_tokens")):
+            said += " The plan is of another load than was measured."
         said += (
             f" The plan is for {planned.name} with {planned.prompt_tokens:,} prompt and "
             f"{planned.output_tokens:,} output tokens; its band is from low to high latency."
@@ -118,9 +125,10 @@ def distribution_charts(series: Sequence[Row]) -> Iterator[Markup]:
     named = loads(series)
     for key, (title, label) in LATENCIES.items():
         lines, values = [], []
+        least = _least(key, series)
         for style, (name, runs) in enumerate(named.items()):
             for repeat, run in enumerate(runs):
-                points = _distribution(run.get(key))
+                points = tuple((max(x, least), y) for x, y in _distribution(run.get(key)))
                 values += [x for x, _ in points]
                 if points:
                     lines.append(
@@ -139,12 +147,19 @@ def distribution_charts(series: Sequence[Row]) -> Iterator[Markup]:
             yield line_chart(
                 title,
                 f"Share of {'gaps' if key == 'itl_s' else 'answers'} up to each time.{repeated}",
-                x=axis(label, values, is_log=_is_wide(values)),
+                x=axis(label, values, is_log=least > 0),
                 y=axis("share, %", [0, 100], is_log=False),
                 lines=lines,
                 height=260,
                 numbers=_percents(title, key, named),
             )
+
+
+def _least(key: str, series: Sequence[Row]) -> float:
+    """Return where an axis by logarithm begins; 0 where the values lie close to each other."""
+    values = sorted(x for run in series for x, _ in _distribution(run.get(key)))
+    middle = values[len(values) // 2] if values else 0.0
+    return middle / _BELOW if values and values[-1] > _WIDE * middle > 0 else 0.0
 
 
 def _is_repeated(runs: Sequence[Row]) -> bool:

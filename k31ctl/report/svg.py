@@ -7,11 +7,11 @@ from typing import Final
 from k31ctl.report.html_elements import Markup, el, join
 from k31ctl.values import frozen
 
-WIDTH: Final = 640
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 14, 12, 46
+WIDTH: Final = 480
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 10, 44
 _COLOURS: Final = 6
 _DASHES: Final = (None, "7 3", "2 3", "9 3 2 3")
-_MOST_TICKS: Final = 7
+_MOST_TICKS: Final = 6
 _FINE_DECADES: Final = 2
 _LEAST_RATIO: Final = 1.05
 
@@ -86,7 +86,7 @@ def line_chart(
     y: Axis,
     lines: Sequence[Line],
     bands: Sequence[Band] = (),
-    height: int = 300,
+    height: int = 280,
     numbers: Markup | None = None,
 ) -> Markup:
     """Return a figure: what it shows in words, the drawing, its legend, and the numbers behind."""
@@ -235,7 +235,7 @@ def _round_step(step: float) -> float:
 
 def _log_ticks(low: float, high: float) -> list[float]:
     first, last = floor(log10(low)), ceil(log10(high))
-    factors = (1, 2, 5) if last - first <= _FINE_DECADES else (1,)
+    factors = (1, 2, 5) if log10(high / low) <= _FINE_DECADES else (1,)
     found = [
         factor * 10.0**power
         for power in range(first, last + 1)

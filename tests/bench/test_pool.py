@@ -45,3 +45,17 @@ def test_a_million_numbers_take_little_memory(tmp_path: Path) -> None:
     assert held < 1_000_000
     assert found is not None
     assert found.p50 == pytest.approx(np.median(values), rel=1e-3)
+
+
+@given(st.lists(st.floats(0, 1e6, width=32), min_size=1, max_size=300))
+def test_a_curve_is_within_a_part_in_500_of_the_values(values: list[float]) -> None:
+    pool = FloatPool(BytesIO())
+    pool.extend(array("f", values))
+    found = pool.curve((0, 10, 50, 99, 100))
+    ordered = sorted(values)
+    ranks = [int(share / 100 * (len(values) - 1)) for share in (0, 10, 50, 99, 100)]
+    assert list(found) == pytest.approx([ordered[rank] for rank in ranks], rel=2e-3, abs=1e-38)
+
+
+def test_a_curve_of_nothing_is_nothing() -> None:
+    assert FloatPool(BytesIO()).curve((50,)) == ()

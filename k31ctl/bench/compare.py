@@ -50,6 +50,7 @@ OF_THE_LOAD: Final = (
     "api",
     "burstiness",
     "speed",
+    "ramp",
 )
 _SAID_ELSEWHERE: Final = frozenset({"server.url", "server.models"})
 

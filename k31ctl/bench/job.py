@@ -38,9 +38,10 @@ class BenchRequest:
     """What is measured, and how.
 
     ``lines`` are rows of a data set instead of synthetic prompts; ``num_turns`` above 1 makes
-    agents' sessions of them. ``seeks_saturation`` goes on with twice the users as long as that
-    gives more; no stage begins after ``budget_s``. ``num_warmup`` requests go ahead and are not
-    counted. ``files`` is what the load was read from, ``plan`` the document it is held against.
+    agents' sessions of them. ``seeks_saturation`` goes on with twice the users or the rate, of
+    arrivals with this ``burstiness`` and for ``duration_s``, as long as that gives more; no stage
+    begins after ``budget_s``. ``num_warmup`` requests go ahead and are not counted. ``files`` is
+    what the load was read from, ``plan`` the document that it is held against.
     """
 
     endpoint: Endpoint
@@ -58,6 +59,8 @@ class BenchRequest:
     most_in_flight: int
     num_warmup: int
     seeks_saturation: bool
+    burstiness: float | None
+    duration_s: float | None
     budget_s: float
     seed: int
     slo: Slo | None
@@ -154,7 +157,15 @@ class Bench:
                 if reason is not None:
                     self._notes.append(f"saturation: {reason}")
                     return
-                waiting = [doubled(stage)]
+                waiting = [
+                    doubled(
+                        stage,
+                        burstiness=request.burstiness,
+                        sizes=request.sizes,
+                        duration_s=request.duration_s,
+                        random=Random(f"{request.seed}:{stage.name}:next"),
+                    )
+                ]
 
     def _stage(
         self,

@@ -34,6 +34,19 @@ def _rates(text: str) -> Rates:
     return Rates(units.parse_list(text, _rate))
 
 
+class Ramp(tuple[float, float]):
+    """A first and a last rate."""
+
+    __slots__ = ()
+
+
+def _ramp(text: str) -> Ramp:
+    first, colon, last = text.partition(":")
+    if not colon:
+        raise ValueError(f"{text[:60]!r} has no two rates; write 1:16 requests a second")
+    return Ramp((_rate(first), _rate(last)))
+
+
 def parse_share(text: str) -> float:
     """Read ``5%`` or ``0.05`` as a share."""
     percent = text.endswith("%")
@@ -96,6 +109,16 @@ RateOpt = Annotated[
         rich_help_panel=_LOAD,
     ),
 ]
+RampOpt = Annotated[
+    Ramp | None,
+    typer.Option(
+        "--ramp",
+        metavar="FROM:TO",
+        parser=said("--ramp", _ramp),
+        help="Requests a second that go evenly from one rate to another.",
+        rich_help_panel=_LOAD,
+    ),
+]
 BurstinessOpt = Annotated[
     float,
     typer.Option(
@@ -103,13 +126,13 @@ BurstinessOpt = Annotated[
         metavar="SHAPE",
         min=0.01,
         max=1000.0,
-        help="Gamma shape of the gaps of --rate: 1 is Poisson, below are bursts.",
+        help="Gamma shape of the gaps of --rate, --ramp: 1 is Poisson, below are bursts.",
         rich_help_panel=_LOAD,
     ),
 ]
 ConstantOpt = Annotated[
     bool,
-    typer.Option("--constant", help="Even gaps for --rate.", rich_help_panel=_LOAD),
+    typer.Option("--constant", help="Even gaps for --rate and --ramp.", rich_help_panel=_LOAD),
 ]
 TraceOpt = Annotated[
     Path | None,
@@ -161,7 +184,7 @@ SaturateOpt = Annotated[
     bool,
     typer.Option(
         "--saturate",
-        help="Go on with twice the users until that gives no more, or breaks --slo.",
+        help="Go on with twice the users or rate until that gives no more, or breaks --slo.",
         rich_help_panel=_LOAD,
     ),
 ]

@@ -15,6 +15,7 @@ from k31ctl.bench.result import StageResult
 ASKED: dict[str, Any] = {
     "concurrency": (1,),
     "rates": (),
+    "ramp": None,
     "trace": None,
     "speed": 1.0,
     "burstiness": 1.0,

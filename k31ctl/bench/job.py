@@ -19,14 +19,16 @@ from k31ctl.bench.prompts import Prompts
 from k31ctl.bench.record import Record, file_digests, plain, writing
 from k31ctl.bench.result import StageResult
 from k31ctl.bench.saturation import why_enough
-from k31ctl.bench.series import StageSeries
+from k31ctl.bench.series import StageSeries, steady_state
 from k31ctl.bench.server_metrics import answers, between, parse_metrics
 from k31ctl.bench.source import Form, Source
+from k31ctl.bench.span import Span
 from k31ctl.bench.stage import Sizes, Stage, doubled
 from k31ctl.bench.tally import Row, Tally
 from k31ctl.bench.trouble import TroubleError
 from k31ctl.catalog.dataset import DatasetRow
 from k31ctl.core.slo import Slo
+from k31ctl.core.steady import Steady
 from k31ctl.values import frozen
 
 _SCRAPE_S: Final = 2.0
@@ -187,6 +189,7 @@ class Bench:
                 for progress in driver.run():
                     record.flush()
                     yield progress
+            series = tally.series(driver.span, name=stage.name, repeat=stage.repeat)
             result = tally.result(
                 driver.span,
                 client,
@@ -196,9 +199,9 @@ class Bench:
                 repeat=stage.repeat,
                 most_in_flight=driver.most_in_flight,
                 server_metrics=between(before, self._scraped(line)) if before else None,
+                steady=_steady(stage, driver.span, series),
                 is_whole=not interrupt.is_set,
             )
-            series = tally.series(driver.span, name=stage.name, repeat=stage.repeat)
         finally:
             client.close()
             events.close()
@@ -291,3 +294,12 @@ class Bench:
         self._tokens_from = fitted.tokens_from
         self._notes += fitted.notes
         return fitted.source
+
+
+def _steady(stage: Stage, span: Span, series: StageSeries) -> Steady | None:
+    """Whether a stage came to rest; None where its load changes by design."""
+    is_closed = stage.concurrency is not None
+    if not is_closed and stage.rate is None:
+        return None
+    full_s = span.full.duration_s if span.full else None
+    return steady_state(series, is_closed=is_closed, full_s=full_s)

@@ -2,16 +2,18 @@
 
 from array import array
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, fsum
 from typing import Final
 
 from k31ctl.core.served import percentile
+from k31ctl.core.steady import Steady, steadiness
 from k31ctl.values import frozen
 
 QUANTILES: Final = (*range(100), 99.5, 99.9, 100)
 """Percents that a distribution is given at."""
 _MOST_BINS: Final = 120
 _LEAST_BIN_S: Final = 0.1
+_PARTS: Final = 24  # of the time, of which each holds enough for its value not to jump
 
 
 @frozen
@@ -43,6 +45,26 @@ class StageSeries:
     e2e_s: tuple[float, ...]
     bin_s: float
     bins: tuple[Bin, ...]
+
+
+def steady_state(series: StageSeries, *, is_closed: bool, full_s: float | None) -> Steady | None:
+    """Return whether a stage came to rest: its tokens per second, or its TTFT in an open loop.
+
+    Arrivals set the throughput of an open loop, and what a queue does shows in the TTFT. Of a
+    closed loop only the full load counts; None where there is too little of it.
+    """
+    bins = series.bins
+    if is_closed:
+        bins = bins[: int((full_s or 0.0) / series.bin_s)]
+    parts = [bins[n * len(bins) // _PARTS : (n + 1) * len(bins) // _PARTS] for n in range(_PARTS)]
+    values = []
+    for part in (part for part in parts if part):
+        if is_closed:
+            values.append(fsum(each.output_tokens for each in part) / len(part))
+            continue
+        ttft = sorted(each.ttft_p50_s for each in part if each.ttft_p50_s is not None)
+        values += [percentile(ttft, 50)] if ttft else []
+    return steadiness(values) if len(bins) >= _PARTS else None
 
 
 def quantiles(values: Sequence[float]) -> tuple[float, ...]:

@@ -14,6 +14,7 @@ from k31ctl.bench.series import QUANTILES, StageSeries, Timeline, quantiles
 from k31ctl.bench.span import Span
 from k31ctl.bench.trouble import Trouble
 from k31ctl.core.slo import Slo
+from k31ctl.core.steady import Steady
 from k31ctl.values import frozen
 
 _MOST_DETAIL: Final = 200
@@ -173,6 +174,7 @@ class Tally:
         repeat: int,
         most_in_flight: int,
         server_metrics: ServerMetrics | None,
+        steady: Steady | None,
         is_whole: bool,
     ) -> StageResult:
         """Return what the stage came to."""
@@ -216,6 +218,7 @@ class Tally:
             num_without_done=counts["without_done"],
             client=health(span, client, ttft=ttft, itl=itl),
             server_metrics=server_metrics,
+            steady=steady,
             is_whole=is_whole,
         )
 

@@ -3,6 +3,7 @@
 from k31ctl.bench.events import Finished
 from k31ctl.bench.repeats import Repeated, repeated
 from k31ctl.bench.result import ServerMetrics, Spread, StageResult, is_late
+from k31ctl.core.steady import LEAST_DRIFT, Steady
 from k31ctl.report.bench_table import sweep_lines
 from k31ctl.report.durations import duration
 from k31ctl.report.lines import folded, printable
@@ -156,6 +157,8 @@ def warnings(finished: Finished) -> list[str]:
         found += [f"{at}NOT VALID: {reason}" for reason in stage.client.reasons]
         if not stage.is_whole:
             found.append(f"{at}stopped early; {stage.abandoned:,} requests were cut off")
+        if stage.steady is not None and not stage.steady.is_steady:
+            found.append(f"{at}{_unsteady(stage, stage.steady)}")
         late = stage.arrival_lag_s
         if late is not None and is_late(stage):
             found.append(
@@ -177,3 +180,10 @@ def warnings(finished: Finished) -> list[str]:
             text = detail.strip().replace("\n", " ")[:_MOST_SHOWN]
             found.append(f"{at}{kind}, for example: {text}")
     return found
+
+
+def _unsteady(stage: StageResult, steady: Steady) -> str:
+    what = "output tokens/s" if stage.concurrency is not None else "TTFT"
+    if abs(steady.drift) > LEAST_DRIFT:
+        return f"no steady state: {what} changed by {steady.drift:+.0%} over the stage"
+    return f"no steady state before half of the time: {what} was still settling"

@@ -158,6 +158,22 @@ def test_stages_run_one_after_another_and_repeats_after_all() -> None:
     assert [result.repeat for result in ended] == [0, 0, 1, 1]
 
 
+def test_a_service_that_slows_down_is_not_steady() -> None:
+    begun: list[float] = []
+
+    def slowing(asked: Asked) -> Iterator[Step]:
+        begun.append(time.monotonic())
+        yield 0.02 + 0.05 * (begun[-1] - begun[0])  # each second 50 ms more
+        yield from answer(asked)
+
+    with running_server(slowing) as server:
+        found = measured(server.url, num_requests=None, duration_s=4.0, output_tokens=1)
+        short = measured(server.url, num_requests=3, output_tokens=1)
+    assert found.steady is not None
+    assert not found.steady.is_steady
+    assert short.steady is None
+
+
 def test_saturation_is_found_where_more_users_give_no_more() -> None:
     seats = threading.Semaphore(2)
 

@@ -6,6 +6,7 @@ from typing import Final
 from k31ctl.bench.check import Line, TokenCounter
 from k31ctl.bench.events import Server
 from k31ctl.bench.exchange import Exchange
+from k31ctl.bench.images import Images
 from k31ctl.bench.prompts import Prompts
 from k31ctl.bench.source import Dataset, Form, Sessions, Source, Synthetic
 from k31ctl.bench.stage import Sizes, Stage, closed_stage
@@ -35,6 +36,8 @@ def fitted_source(
     rows: Sequence[DatasetRow],
     num_turns: int,
     think_s: float,
+    images: Images | None,
+    num_images: int,
 ) -> Fitted:
     """Return the source of requests, its prompts fitted with the endpoint's own tokenizer."""
     if rows:
@@ -49,7 +52,9 @@ def fitted_source(
     if num_turns > 1:
         source = Sessions(line.endpoint, form, prompts, num_turns=num_turns, think_s=think_s)
     else:
-        source = Synthetic(line.endpoint, form, prompts)
+        source = Synthetic(line.endpoint, form, prompts, images=images, num_images=num_images)
+    if images is not None:
+        tokens_from += "; images come on top"
     notes = (f"prompts are {off:+d} tokens off what was asked for",) if off else ()
     return Fitted(source=source, tokens_from=tokens_from, notes=notes)
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from k31ctl.bench.client import Limits
 from k31ctl.bench.endpoint import parse_endpoint
+from k31ctl.bench.images import Images
 from k31ctl.bench.job import BenchRequest
 from k31ctl.bench.stage import Sizes, Stage, closed_stage, open_stage, ramp_stage, trace_stage
 from k31ctl.catalog.dataset import DatasetRow, read_dataset
@@ -50,6 +51,8 @@ class AskedLoad:
     dataset: Path | None
     num_turns: int
     think_s: float
+    num_images: int
+    image_size: tuple[int, int]
     is_chat: bool
     ignore_eos: bool
     reasoning_effort: str | None
@@ -87,6 +90,8 @@ def bench_request(
         lines=_lines(asked),
         num_turns=asked.num_turns,
         think_s=asked.think_s,
+        images=_images(asked),
+        num_images=asked.num_images,
         extra=extra | dict(asked.body),
         limits=Limits(total_s=asked.timeout_s, gap_s=asked.gap_timeout_s, connect_s=_CONNECT_S),
         most_in_flight=asked.most_in_flight,
@@ -124,6 +129,12 @@ def _check(asked: AskedLoad) -> None:
             "saturation is sought with more users or a higher rate",
             where="--saturate",
             remedy="begin with --concurrency 1 or --rate 1",
+        )
+    if asked.num_images and not (asked.is_chat and asked.dataset is None and asked.num_turns == 1):
+        raise UsageError(
+            "images go with single synthetic chats",
+            where="--images",
+            remedy="leave out --dataset, --turns and --completions; a data set may hold images",
         )
     if asked.ramp is not None and asked.num_requests:
         raise UsageError(
@@ -193,6 +204,11 @@ def _check_arrivals(asked: AskedLoad, duration_s: float) -> None:
         )
 
 
+def _images(asked: AskedLoad) -> Images | None:
+    width, height = asked.image_size
+    return Images(seed=asked.seed, width=width, height=height) if asked.num_images else None
+
+
 def _lines(asked: AskedLoad) -> tuple[DatasetRow, ...]:
     if asked.dataset is None:
         return ()
@@ -236,6 +252,8 @@ def _described(asked: AskedLoad, sizes: Sizes, body: Mapping[str, Any]) -> dict[
         "dataset": None if asked.dataset is None else str(asked.dataset),
         "num_turns": asked.num_turns,
         "think_s": asked.think_s,
+        "num_images": asked.num_images,
+        "image_size": list(asked.image_size) if asked.num_images else None,
         "api": "chat" if asked.is_chat else "completions",
         "body": dict(body),
         "seed": asked.seed,

@@ -49,6 +49,8 @@ OF_THE_LOAD: Final = (
     "think_s",
     "api",
     "burstiness",
+    "num_images",
+    "image_size",
     "speed",
     "ramp",
 )

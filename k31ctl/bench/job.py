@@ -13,6 +13,7 @@ from k31ctl.bench.driver import Driver
 from k31ctl.bench.endpoint import Endpoint, tls_context
 from k31ctl.bench.events import Checked, Event, Finished, Server, StageFinished, StageStarted
 from k31ctl.bench.exchange import Exchange
+from k31ctl.bench.images import Images
 from k31ctl.bench.interrupts import Interrupt, noted_interrupt
 from k31ctl.bench.process import allow_connections, no_collection
 from k31ctl.bench.prompts import Prompts
@@ -56,6 +57,8 @@ class BenchRequest:
     lines: tuple[DatasetRow, ...]
     num_turns: int
     think_s: float
+    images: Images | None
+    num_images: int
     extra: Mapping[str, Any]
     limits: Limits
     most_in_flight: int
@@ -290,6 +293,8 @@ class Bench:
             rows=request.lines,
             num_turns=request.num_turns,
             think_s=request.think_s,
+            images=request.images,
+            num_images=request.num_images,
         )
         self._tokens_from = fitted.tokens_from
         self._notes += fitted.notes

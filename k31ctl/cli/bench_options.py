@@ -12,6 +12,7 @@ from k31ctl.errors import UsageError
 
 _LOAD, _WHAT, _HOW, _OUT = "Load", "Requests", "How", "Output"
 _MOST = 1e9
+_MOST_PIXELS = 16_384
 
 
 class Rates(tuple[float, ...]):
@@ -45,6 +46,21 @@ def _ramp(text: str) -> Ramp:
     if not colon:
         raise ValueError(f"{text[:60]!r} has no two rates; write 1:16 requests a second")
     return Ramp((_rate(first), _rate(last)))
+
+
+class Size(tuple[int, int]):
+    """Width and height in pixels."""
+
+    __slots__ = ()
+
+
+def _size(text: str) -> Size:
+    width, x, height = text.lower().partition("x")
+    if not (x and width.isascii() and width.isdigit() and height.isascii() and height.isdigit()):
+        raise ValueError(f"{text[:40]!r} is not a size; write 1024x768")
+    if not all(1 <= int(side[:6]) <= _MOST_PIXELS for side in (width, height)):
+        raise ValueError(f"{text[:40]!r} is not from 1x1 to {_MOST_PIXELS}x{_MOST_PIXELS}")
+    return Size((int(width), int(height)))
 
 
 def parse_share(text: str) -> float:
@@ -256,6 +272,27 @@ ThinkOpt = Annotated[
         metavar="SECONDS",
         min=0.0,
         help="Pause between two turns.",
+        rich_help_panel=_WHAT,
+    ),
+]
+ImagesOpt = Annotated[
+    int,
+    typer.Option(
+        "--images",
+        metavar="N",
+        min=0,
+        max=64,
+        help="Images with every prompt.",
+        rich_help_panel=_WHAT,
+    ),
+]
+ImageSizeOpt = Annotated[
+    Size | None,
+    typer.Option(
+        "--image-size",
+        metavar="WxH",
+        parser=said("--image-size", _size),
+        help="Their pixels; 1024x1024 if not given.",
         rich_help_panel=_WHAT,
     ),
 ]

@@ -34,6 +34,8 @@ ASKED: dict[str, Any] = {
     "dataset": None,
     "num_turns": 1,
     "think_s": 0.0,
+    "num_images": 0,
+    "image_size": (1024, 1024),
     "is_chat": True,
     "ignore_eos": True,
     "reasoning_effort": None,

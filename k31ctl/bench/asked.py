@@ -9,7 +9,7 @@ from typing import Any, Final
 from k31ctl.bench.client import Limits
 from k31ctl.bench.endpoint import parse_endpoint
 from k31ctl.bench.images import Images
-from k31ctl.bench.job import BenchRequest
+from k31ctl.bench.request import BenchRequest
 from k31ctl.bench.stage import Sizes, Stage, closed_stage, open_stage, ramp_stage, trace_stage
 from k31ctl.catalog.dataset import DatasetRow, read_dataset
 from k31ctl.catalog.trace import read_trace

@@ -1,78 +1,39 @@
 """A measurement from the first question to the last result, as a stream of events."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from k31ctl.bench.ahead import fitted_source, judged, warmup_sizes, warmup_stage
 from k31ctl.bench.check import Line, look
-from k31ctl.bench.client import Client, Limits
+from k31ctl.bench.client import Client
 from k31ctl.bench.driver import Driver
-from k31ctl.bench.endpoint import Endpoint, tls_context
+from k31ctl.bench.endpoint import tls_context
 from k31ctl.bench.events import Checked, Event, Finished, Server, StageFinished, StageStarted
 from k31ctl.bench.exchange import Exchange
-from k31ctl.bench.images import Images
+from k31ctl.bench.gauges import summed_up
+from k31ctl.bench.gpus import GpuMeter, gpu_meter, is_this_machine
 from k31ctl.bench.interrupts import Interrupt, noted_interrupt
 from k31ctl.bench.process import allow_connections, no_collection
+from k31ctl.bench.prometheus import parse_metrics
 from k31ctl.bench.prompts import Prompts
 from k31ctl.bench.record import Record, file_digests, plain, writing
+from k31ctl.bench.request import BenchRequest
 from k31ctl.bench.result import StageResult
+from k31ctl.bench.sampler import Sampler
 from k31ctl.bench.saturation import why_enough
 from k31ctl.bench.series import StageSeries, steady_state
-from k31ctl.bench.server_metrics import answers, between, parse_metrics
+from k31ctl.bench.server_metrics import answers, between
 from k31ctl.bench.source import Form, Source
 from k31ctl.bench.span import Span
 from k31ctl.bench.stage import Sizes, Stage, doubled
 from k31ctl.bench.tally import Row, Tally
 from k31ctl.bench.trouble import TroubleError
-from k31ctl.catalog.dataset import DatasetRow
-from k31ctl.core.slo import Slo
 from k31ctl.core.steady import Steady
-from k31ctl.values import frozen
 
 _SCRAPE_S: Final = 2.0
 _LEAST_GOOD: Final = 0.99
-
-
-@frozen
-class BenchRequest:
-    """What is measured, and how.
-
-    ``lines`` are rows of a data set instead of synthetic prompts; ``num_turns`` above 1 makes
-    agents' sessions of them. ``seeks_saturation`` goes on with twice the users or the rate, of
-    arrivals with this ``burstiness`` and for ``duration_s``, as long as that gives more; no stage
-    begins after ``budget_s``. ``num_warmup`` requests go ahead and are not counted. ``files`` is
-    what the load was read from, ``plan`` the document that it is held against.
-    """
-
-    endpoint: Endpoint
-    environment: Mapping[str, str]
-    model: str | None
-    is_chat: bool
-    stages: tuple[Stage, ...]
-    sizes: Sizes
-    shared_fraction: float
-    lines: tuple[DatasetRow, ...]
-    num_turns: int
-    think_s: float
-    images: Images | None
-    num_images: int
-    extra: Mapping[str, Any]
-    limits: Limits
-    most_in_flight: int
-    num_warmup: int
-    seeks_saturation: bool
-    burstiness: float | None
-    duration_s: float | None
-    budget_s: float
-    seed: int
-    slo: Slo | None
-    folder: Path | None
-    files: tuple[Path, ...]
-    plan: Mapping[str, Any] | None
-    described: Mapping[str, Any]
 
 
 class Bench:
@@ -91,6 +52,7 @@ class Bench:
         self._notes: list[str] = []
         self._tokens_from = ""
         self._has_metrics: bool | None = None
+        self._meter: GpuMeter | None = None
 
     def run(self) -> Iterator[Event]:
         """Run it; raises EndpointError where the endpoint does not answer the first request."""
@@ -102,6 +64,8 @@ class Bench:
             server = look(line, request.model)
             source = self._source(line, server)
             yield Checked(server=server, tokens_from=self._tokens_from, notes=tuple(self._notes))
+            if not request.endpoint.is_proxied and is_this_machine(line.address[1][0]):
+                self._meter = gpu_meter()
             record = Record(request.folder)
             record.begin(self._head(server))
             state = "failed"
@@ -188,20 +152,27 @@ class Bench:
             before = self._scraped(line)
             client.open_ahead(min(stage.concurrency or 1, self._request.most_in_flight))
             driver = self._driver(stage, client, source, tally, record.keep, interrupt)
-            with no_collection():
-                for progress in driver.run():
-                    record.flush()
-                    yield progress
-            series = tally.series(driver.span, name=stage.name, repeat=stage.repeat)
+            sampler = Sampler(line if before else None, self._meter, clock=self._clock)
+            sampler.begin()
+            try:
+                with no_collection():
+                    for progress in driver.run():
+                        record.flush()
+                        yield progress
+            finally:
+                gpu = sampler.end(output_tokens=tally.num_tokens)
+            samples = tuple(sampler.samples)
+            series = tally.series(
+                driver.span, name=stage.name, repeat=stage.repeat, samples=samples
+            )
             result = tally.result(
                 driver.span,
                 client,
-                name=stage.name,
-                concurrency=stage.concurrency,
-                rate=stage.rate,
-                repeat=stage.repeat,
+                stage=stage,
                 most_in_flight=driver.most_in_flight,
                 server_metrics=between(before, self._scraped(line)) if before else None,
+                gauges=summed_up(samples),
+                gpu=gpu,
                 steady=_steady(stage, driver.span, series),
                 is_whole=not interrupt.is_set,
             )

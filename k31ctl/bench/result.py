@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from k31ctl.bench.gauges import Gauges
+from k31ctl.bench.gpus import GpuUse
 from k31ctl.bench.lag import Lag
 from k31ctl.core.steady import Steady
 from k31ctl.values import frozen
@@ -138,6 +140,8 @@ class StageResult:
     num_without_done: int
     client: ClientHealth
     server_metrics: ServerMetrics | None
+    gauges: Gauges | None
+    gpu: GpuUse | None
     steady: Steady | None
     is_whole: bool
 

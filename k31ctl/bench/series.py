@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from math import ceil, fsum
 from typing import Final
 
+from k31ctl.bench.gauges import Sample
 from k31ctl.core.served import percentile
 from k31ctl.core.steady import Steady, steadiness
 from k31ctl.values import frozen
@@ -45,6 +46,7 @@ class StageSeries:
     e2e_s: tuple[float, ...]
     bin_s: float
     bins: tuple[Bin, ...]
+    samples: tuple[Sample, ...]
 
 
 def steady_state(series: StageSeries, *, is_closed: bool, full_s: float | None) -> Steady | None:

@@ -7,11 +7,14 @@ from typing import IO, Final
 
 from k31ctl.bench.client import Client
 from k31ctl.bench.exchange import Exchange
+from k31ctl.bench.gauges import Gauges, Sample
+from k31ctl.bench.gpus import GpuUse
 from k31ctl.bench.health import health, spread
 from k31ctl.bench.pool import FloatPool
 from k31ctl.bench.result import Rates, ServerMetrics, Spread, StageResult, Tokens
 from k31ctl.bench.series import QUANTILES, StageSeries, Timeline, quantiles
 from k31ctl.bench.span import Span
+from k31ctl.bench.stage import Stage
 from k31ctl.bench.trouble import Trouble
 from k31ctl.core.slo import Slo
 from k31ctl.core.steady import Steady
@@ -168,24 +171,23 @@ class Tally:
         span: Span,
         client: Client,
         *,
-        name: str,
-        concurrency: int | None,
-        rate: float | None,
-        repeat: int,
+        stage: Stage,
         most_in_flight: int,
         server_metrics: ServerMetrics | None,
+        gauges: Gauges | None,
+        gpu: GpuUse | None,
         steady: Steady | None,
         is_whole: bool,
     ) -> StageResult:
         """Return what the stage came to."""
         counts, duration_s = self._counts, max(span.end_s - span.start_s, 1e-9)
-        rates = self._rates(span, client, is_closed=concurrency is not None)
+        rates = self._rates(span, client, is_closed=stage.concurrency is not None)
         itl, ttft = self._event_gaps.spread(), spread(self._ttft)
         return StageResult(
-            name=name,
-            concurrency=concurrency,
-            rate=rate,
-            repeat=repeat,
+            name=stage.name,
+            concurrency=stage.concurrency,
+            rate=stage.rate,
+            repeat=stage.repeat,
             requests=self.completed + self.errors,
             completed=self.completed,
             errors=self.errors,
@@ -218,11 +220,20 @@ class Tally:
             num_without_done=counts["without_done"],
             client=health(span, client, ttft=ttft, itl=itl),
             server_metrics=server_metrics,
+            gauges=gauges,
+            gpu=gpu,
             steady=steady,
             is_whole=is_whole,
         )
 
-    def series(self, span: Span, *, name: str, repeat: int) -> StageSeries:
+    @property
+    def num_tokens(self) -> int:
+        """Output tokens of the answered requests so far."""
+        return self._counts["tokens"]
+
+    def series(
+        self, span: Span, *, name: str, repeat: int, samples: tuple[Sample, ...]
+    ) -> StageSeries:
         """Return the stage as curves."""
         bin_s, bins = self._timeline.bins(start_s=span.start_s, end_s=span.end_s)
         return StageSeries(
@@ -234,6 +245,7 @@ class Tally:
             e2e_s=quantiles(self._e2e),
             bin_s=bin_s,
             bins=bins,
+            samples=samples,
         )
 
     def _token_spread(self, itl: Spread | None) -> Spread | None:

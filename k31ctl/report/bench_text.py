@@ -1,6 +1,8 @@
 """A measurement in words: the answer first, then where it comes from, then what to beware of."""
 
 from k31ctl.bench.events import Finished
+from k31ctl.bench.gauges import Gauges
+from k31ctl.bench.gpus import GpuUse
 from k31ctl.bench.repeats import Repeated, repeated
 from k31ctl.bench.result import ServerMetrics, Spread, StageResult, is_late
 from k31ctl.core.steady import LEAST_DRIFT, Steady
@@ -21,6 +23,10 @@ def bench_text(finished: Finished, best: StageResult) -> str:
     lines += [*_latencies(best), "", *_counts(best), *_client(best)]
     if best.server_metrics is not None:
         lines += _server(best.server_metrics)
+    if best.gauges is not None:
+        lines += _gauges(best.gauges)
+    if best.gpu is not None:
+        lines += _gpu(best.gpu)
     for again in repeated(finished.stages):
         lines += ["", *_repeat_lines(again)]
     notes = warnings(finished)
@@ -138,6 +144,31 @@ def _server(told: ServerMetrics) -> list[str]:
         parts.append(f"{told.accepted_per_draft:.2f} tokens accepted a draft")
     first, *rest = folded(f"{told.engine} says of itself: {', '.join(parts)}", indent=" " * 13)
     return [f"  {'server':<11}{first.strip()}", *rest]
+
+
+def _gauges(told: Gauges) -> list[str]:
+    """What the server said of the moment, once a second."""
+    parts = []
+    if told.running_mean is not None:
+        parts.append(f"{told.running_mean:.3g} requests ran")
+    if told.waiting_mean is not None:
+        parts.append(f"{told.waiting_mean:.3g} waited (most {told.waiting_max:,.0f})")
+    if told.cache_mean is not None:
+        parts.append(f"its KV cache was {told.cache_mean:.0%} full (most {told.cache_max:.0%})")
+    text = f"on average of {told.num_samples:,} looks {', '.join(parts)}"
+    return folded(text, indent=" " * 13) if parts else []
+
+
+def _gpu(used: GpuUse) -> list[str]:
+    """What the GPUs of this machine did."""
+    busy = "" if used.utilisation_mean is None else f", busy {used.utilisation_mean:.0%} of it"
+    name = used.names[0] if used.names else "GPU"
+    text = (
+        f"{len(used.names)} x {name} here: {used.power_mean_w:,.0f} W on average{busy}; "
+        f"{used.output_tokens_per_j:.3g} output tokens a joule ({used.energy_source})"
+    )
+    first, *rest = folded(text, indent=" " * 13)
+    return [f"  {'GPU':<11}{first.strip()}", *rest]
 
 
 def _repeat_lines(again: Repeated) -> list[str]:

@@ -13,6 +13,7 @@ from k31ctl.report.html_bench_charts import (
     curve_charts,
     details,
     distribution_charts,
+    gauge_charts,
     loads,
     timeline,
 )
@@ -194,7 +195,7 @@ def _errors(stages: Sequence[Row]) -> Iterator[Markup]:
 def _times(series: Sequence[Row]) -> list[Markup]:
     found: list[Markup] = []
     for run in series:
-        charts = list(timeline(run))
+        charts = [*timeline(run), *gauge_charts(run)]
         if charts:
             repeat = count(run.get("repeat"))
             name = text(run.get("name")) + (f", repeat {repeat + 1}" if repeat else "")
@@ -233,6 +234,7 @@ def _trust(document: Mapping[str, Any], stages: Sequence[Row]) -> Iterator[Marku
         )
     yield table("How far the client itself may have been behind", heads, body)
     yield from _server_metrics(stages)
+    yield from _gpus(stages)
 
 
 def _server_metrics(stages: Sequence[Row]) -> Iterator[Markup]:
@@ -245,6 +247,30 @@ def _server_metrics(stages: Sequence[Row]) -> Iterator[Markup]:
     if body:
         heads = tuple(Head(name, is_number=False) for name in ("load", "engine", "what it says"))
         yield table("What the server counted of itself, in seconds and counts", heads, body)
+
+
+def _gpus(stages: Sequence[Row]) -> Iterator[Markup]:
+    body = []
+    for stage in stages:
+        used = mapping(stage.get("gpu"))
+        if used:
+            names = used.get("names")
+            busy = number(used.get("utilisation_mean"))
+            body.append(
+                (
+                    text(stage.get("name")),
+                    f"{len(names)} x {names[0]}" if isinstance(names, list) and names else NONE,
+                    figure(used.get("power_mean_w")),
+                    NONE if busy is None else f"{busy * 100:.0f}",
+                    figure(used.get("output_tokens_per_j")),
+                )
+            )
+    if body:
+        heads = (
+            Head("load", is_number=False), Head("GPUs", is_number=False), Head("power, W"),
+            Head("busy, %"), Head("output tokens per joule"),
+        )  # fmt: skip
+        yield table("The GPUs of the machine that measured", heads, body)
 
 
 def _reproduce(document: Mapping[str, Any]) -> Iterator[Markup]:

@@ -225,6 +225,32 @@ def timeline(series: Row) -> Iterator[Markup]:
                     line("", 2, ms))  # fmt: skip
 
 
+def gauge_charts(series: Row) -> Iterator[Markup]:
+    """Yield what the server said of itself over time: running, waiting, cache."""
+    samples = rows(series.get("samples"))
+    if len(samples) < 2:  # noqa: PLR2004
+        return
+    times = [number(each.get("at_s")) or 0.0 for each in samples]
+    across = axis("seconds from the first request", times, is_log=False, from_zero=True)
+
+    def line(name: str, key: str, style: int, scale: float) -> Line:
+        values = [(at, number(each.get(key))) for at, each in zip(times, samples, strict=True)]
+        points = tuple((at, value * scale) for at, value in values if value is not None)
+        return Line(name=name, points=points, style=style, has_marks=False, notes=())
+
+    queue = [line("running", "running", 1, 1.0), line("waiting", "waiting", 4, 1.0)]
+    cache = [line("", "cache_fraction", 3, 100.0)]
+    for title, label, found in (
+        ("Requests as the server counts them", "requests", queue),
+        ("KV cache in use", "cache, %", cache),
+    ):
+        known = [each for each in found if each.points]
+        up = [y for each in known for _, y in each.points]
+        if known:
+            yield line_chart(title, "Asked once a second.", x=across, lines=known, height=210,
+                             y=axis(label, up, is_log=False, from_zero=True))  # fmt: skip
+
+
 def mean_of(runs: Sequence[Row], *names: str) -> float | None:
     """Return the mean over repeats of a figure, None unless all have it."""
     values = []

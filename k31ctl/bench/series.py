@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Sequence
+from itertools import accumulate
 from math import ceil, fsum
 from typing import Final
 
@@ -111,54 +112,71 @@ class Timeline:
         sums = _Sums(count, start_s, width_s)
         for n in range(len(self._sent)):
             self._put(n, sums)
-        return width_s, tuple(sums.bin(n) for n in range(count))
+        return width_s, sums.bins()
 
     def _put(self, n: int, sums: "_Sums") -> None:
         sums.sent[sums.place(self._sent[n])] += 1
         ended = sums.place(self._ended[n])
-        sums.spread(sums.in_flight, self._sent[n], self._ended[n], self._ended[n] - self._sent[n])
+        sums.in_flight.add(self._sent[n], self._ended[n], self._ended[n] - self._sent[n])
         if not self._is_ok[n]:
             sums.failed[ended] += 1
             return
         sums.completed[ended] += 1
-        sums.spread(sums.tokens, self._first[n], self._last[n], self._tokens[n])
+        sums.tokens.add(self._first[n], self._last[n], self._tokens[n])
         sums.ttft.setdefault(sums.place(self._first[n]), []).append(self._ttft[n])
+
+
+class _Evenly:
+    """Amounts that are spread evenly over times, in bins; each costs the same, long or short."""
+
+    def __init__(self, count: int, start_s: float, width_s: float) -> None:
+        self._count, self._start_s, self._width_s = count, start_s, width_s
+        self._ends, self._steps = [0.0] * count, [0.0] * (count + 1)
+
+    def place(self, moment_s: float) -> int:
+        return min(max(int((moment_s - self._start_s) / self._width_s), 0), self._count - 1)
+
+    def add(self, from_s: float, to_s: float, amount: float) -> None:
+        """Add an amount; what lies outside of all bins is in the first or the last."""
+        first, last = self.place(from_s), self.place(to_s)
+        if first == last or to_s <= from_s:
+            self._ends[last] += amount
+            return
+        each = amount / (to_s - from_s) * self._width_s
+        begun = (self._start_s + (first + 1) * self._width_s - from_s) / self._width_s * each
+        self._ends[first] += begun
+        self._ends[last] += amount - begun - (last - first - 1) * each
+        self._steps[first + 1] += each
+        self._steps[last] -= each
+
+    def sums(self) -> list[float]:
+        """Return what is in each bin."""
+        running = accumulate(self._steps[:-1])
+        return [max(whole + ends, 0.0) for whole, ends in zip(running, self._ends, strict=True)]
 
 
 class _Sums:
     """Bins while they are filled."""
 
     def __init__(self, count: int, start_s: float, width_s: float) -> None:
-        self._count, self._start_s, self._width_s = count, start_s, width_s
+        self._width_s = width_s
         self.sent, self.completed, self.failed = ([0] * count for _ in range(3))
-        self.tokens, self.in_flight = [0.0] * count, [0.0] * count
+        self.tokens = _Evenly(count, start_s, width_s)
+        self.in_flight = _Evenly(count, start_s, width_s)
         self.ttft: dict[int, list[float]] = {}
+        self.place = self.tokens.place
 
-    def place(self, moment_s: float) -> int:
-        return min(max(int((moment_s - self._start_s) / self._width_s), 0), self._count - 1)
-
-    def spread(self, sums: list[float], from_s: float, to_s: float, amount: float) -> None:
-        """Add an amount evenly over a time."""
-        first, last = self.place(from_s), self.place(to_s)
-        length_s = to_s - from_s
-        if first == last or length_s <= 0:
-            sums[last] += amount
-            return
-        for n in range(first, last + 1):
-            begin_s = self._start_s + n * self._width_s
-            shared_s = min(to_s, begin_s + self._width_s) - max(from_s, begin_s)
-            if n == last:  # what ends behind the last bin belongs to it
-                shared_s = to_s - max(from_s, begin_s)
-            sums[n] += amount * shared_s / length_s
-
-    def bin(self, n: int) -> Bin:
-        ttft = sorted(self.ttft.get(n, ()))
-        return Bin(
-            start_s=n * self._width_s,
-            sent=self.sent[n],
-            completed=self.completed[n],
-            failed=self.failed[n],
-            output_tokens=self.tokens[n],
-            in_flight=self.in_flight[n] / self._width_s,
-            ttft_p50_s=percentile(ttft, 50) if ttft else None,
+    def bins(self) -> tuple[Bin, ...]:
+        tokens, in_flight = self.tokens.sums(), self.in_flight.sums()
+        return tuple(
+            Bin(
+                start_s=n * self._width_s,
+                sent=self.sent[n],
+                completed=self.completed[n],
+                failed=self.failed[n],
+                output_tokens=tokens[n],
+                in_flight=in_flight[n] / self._width_s,
+                ttft_p50_s=percentile(sorted(self.ttft[n]), 50) if n in self.ttft else None,
+            )
+            for n in range(len(self.sent))
         )

@@ -137,12 +137,12 @@ def _named(stage: str, metric: Compared) -> str:
 def _stage_lines(stage: ComparedStage) -> Iterator[str]:
     title = f"{stage.name}, {stage.num_before} against {stage.num_after} repeats"
     yield title
-    yield f"  {'':<24}{'before':>10}{'after':>10}{'change':>10}{'95 % of it':>17}  verdict"
+    yield f"  {'':<21}{'before':>10}{'after':>10}{'change':>10}{'95 % of it':>17}  verdict"
     for metric in judged(stage):
         change, name = metric.change, metric.metric
         assert metric.verdict is not None
         yield (
-            f"  {figure_name(name):<24}{shown(name, change.before):>10}"
+            f"  {figure_name(name):<21}{shown(name, change.before):>10}"
             f"{shown(name, change.after):>10}{change_text(name, change.change):>10}"
             f"{interval_text(change):>17}  {WORDS[metric.verdict]}"
         )

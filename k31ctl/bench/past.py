@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from k31ctl.bench.events import Finished
-from k31ctl.bench.record import RUN_FILE, SCHEMA, made_with, plain
+from k31ctl.bench.record import ROWS_FILE, RUN_FILE, SCHEMA, made_with, plain
+from k31ctl.bench.recovered import recovered_stage
 from k31ctl.bench.repeats import metric_names
 from k31ctl.errors import InputError
 from k31ctl.values import frozen
@@ -87,7 +88,10 @@ def read_run(path: Path) -> PastRun:
 
 
 def read_page(path: Path) -> dict[str, Any]:
-    """Return all that a page shows of a record; raises InputError where it is none."""
+    """Return all that a page shows of a record; raises InputError where it is none.
+
+    Of a run that broke off, the stage that it was in is among them, as far as it is known.
+    """
     run = read_run(path)
     is_record = run.whole.get("schema") == SCHEMA and path.is_dir()
     series = [_series(path, n) for n in range(len(run.stages))] if is_record else []
@@ -100,7 +104,23 @@ def read_page(path: Path) -> dict[str, Any]:
     }
     if isinstance(result, dict):
         shown |= {"stages": result["sweep"], "notes": run.whole.get("warnings")}
+    elif is_record and run.state == "running":
+        found = _recovered(path, len(run.stages))
+        if found is not None:
+            shown["stages"] = [*run.whole["stages"], found[0]]
+            shown["series"] = [*shown["series"], found[1]]
     return shown
+
+
+def _recovered(folder: Path, number: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    try:
+        return recovered_stage(folder, number)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"a line of {ROWS_FILE} is not one of ours: {type(error).__name__.lower()}",
+            where=str(folder),
+            remedy="draw another record",
+        ) from None
 
 
 def _series(folder: Path, number: int) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import k31ctl as package
+from k31ctl.bench.past import read_page
 from tests.bench.runs import finished, lines
 from tests.bench.sse_server import HEAD, Asked, Step, answer, running_server
 
@@ -198,6 +199,36 @@ def test_a_stage_that_has_ended_is_in_the_record_of_a_crash(tmp_path: Path) -> N
     assert run["state"] == "running"
     assert [stage["completed"] for stage in run["stages"]][:2] == [4, 4]
     assert len(lines(folder / "requests.jsonl")) >= 8
+
+
+def test_what_a_crash_left_of_a_stage_is_shown(tmp_path: Path) -> None:
+    folder, page = tmp_path / "run", tmp_path / "run.html"
+    with running_server(slowly) as server:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "k31ctl", "bench", server.url, *SMALL[2:]),
+                *("--duration", "60", "--out", str(folder)),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        rows = folder / "requests.jsonl"
+        while not (rows.exists() and rows.stat().st_size):
+            assert process.poll() is None
+        process.kill()
+        process.wait()
+    with rows.open("a") as file:
+        file.write('{"stage": 0, "error": nul')  # a line that the crash cut off
+    count = len(lines(rows)) - 1
+    stages = read_page(folder)["stages"]
+    assert [stage["completed"] for stage in stages] == [count]
+    assert stages[0]["tpot_s"]["p50"] == pytest.approx(0.03, rel=0.5)
+    done = k31ctl("report", str(folder), "--html", str(page))
+    assert done.returncode == 0, done.stderr
+    assert "broken off" in page.read_text()
+    rows.write_text('{"stage": 0, "error": null, "ended_s": 1, "ttft_s": "x"}')
+    spoilt = k31ctl("report", str(folder), "--html", str(page))
+    assert (spoilt.returncode, len(spoilt.stderr.splitlines())) == (3, 3)
 
 
 def test_a_record_names_all_that_it_takes_to_do_it_again(tmp_path: Path) -> None:

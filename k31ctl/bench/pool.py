@@ -10,6 +10,7 @@ from k31ctl.bench.result import Spread
 
 _PER_PIECE: Final = 1 << 18
 _SHIFT: Final = 14
+_LOWER: Final = (1 << _SHIFT) - 1
 SHARES: Final = (50, 90, 95, 99)
 
 
@@ -49,7 +50,8 @@ class FloatPool:
         """Mean, exact percentiles and maximum, None of nothing.
 
         Percentiles are interpolated linearly between the two nearest ranks. One pass counts the
-        numbers by their upper bits, a second collects and sorts those around the ranks.
+        numbers by their upper bits, a second those around the ranks by their lower bits, so that
+        memory is the same however many there are and however alike.
         """
         if not self._count:
             return None
@@ -95,15 +97,18 @@ class FloatPool:
             if any(seen <= rank < seen + counts[bucket] for rank in wanted):
                 first_rank[bucket] = seen
             seen += counts[bucket]
-        held: dict[int, array[int]] = {bucket: array("I") for bucket in first_rank}
+        lower: dict[int, Counter[int]] = {bucket: Counter() for bucket in first_rank}
         for bits in self._pieces():
-            for b in bits:
-                if b >> _SHIFT in held:
-                    held[b >> _SHIFT].append(b)
+            for bucket, counted in lower.items():
+                counted.update([b & _LOWER for b in bits if b >> _SHIFT == bucket])
         found: dict[int, float] = {}
         for bucket, start in first_rank.items():
-            ordered = array("f", array("I", sorted(held[bucket])).tobytes())
-            found |= {r: ordered[r - start] for r in wanted if 0 <= r - start < len(ordered)}
+            seen = start
+            for rest in sorted(lower[bucket]):
+                last = seen + lower[bucket][rest]
+                value = _value((bucket << _SHIFT) + rest)
+                found |= {rank: value for rank in wanted if seen <= rank < last}
+                seen = last
         return found
 
     def _pieces(self) -> Iterator["array[int]"]:

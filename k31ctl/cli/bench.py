@@ -124,12 +124,14 @@ def load(
     """
     from k31ctl.bench.asked import AskedLoad, bench_request
     from k31ctl.bench.baseline import read_baseline
+    from k31ctl.bench.gate_names import require_known
     from k31ctl.bench.job import Bench
     from k31ctl.core.gates import parse_gate
     from k31ctl.report.bench import show_bench
     from k31ctl.report.bench_targets import Targets
 
     gates = [parse_gate(text) for text in gate or ()]
+    require_known(gates)
     asked = AskedLoad(
         url=url,
         concurrency=concurrency or (),

@@ -14,7 +14,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import k31ctl as package
+from k31ctl.bench.gate_names import names
 from k31ctl.bench.past import read_page
+from k31ctl.bench.result import StageResult
+from k31ctl.core.gates import numeric_names
 from tests.bench.runs import finished, lines
 from tests.bench.sse_server import HEAD, Asked, Step, answer, running_server
 
@@ -144,6 +147,7 @@ def test_the_document_of_a_run_is_a_baseline_as_well(tmp_path: Path) -> None:
         (("http://host", "--max-regression", "5%"), 2, "a regression is against a baseline"),
         (("http://host", "--baseline", "/nowhere"), 3, "cannot be read"),
         (("diff", "a", "b", "--max-regression", "x"), 2, "is not a share"),
+        (("http://host", "--gate", "ttft_s.p98<=1"), 2, "not a number of a measurement"),
         (("http://host", "--markdown", "-", "--json"), 2, "cannot both be standard output"),
     ],
 )
@@ -154,6 +158,13 @@ def test_mistakes_are_told_in_three_lines(
     assert (done.returncode, done.stdout) == (code, "")
     assert words in done.stderr
     assert len(done.stderr.splitlines()) == 3
+
+
+def test_every_number_of_a_stage_may_be_named_by_a_gate_beforehand(record: Path) -> None:
+    stage = json.loads((record / "run.json").read_text())["stages"][0]
+    measured = {name for name in numeric_names(stage) if not name.startswith("errors_by_kind")}
+    assert len(measured) > 50
+    assert measured <= set(names(StageResult))
 
 
 def test_a_csv_of_a_diff_has_a_row_for_every_figure(record: Path) -> None:

@@ -38,6 +38,20 @@ LINE_KEYS = (
     "draft_bytes",
     "finetune_bytes",
 )
+ASKED_KEYS = (
+    "kv_dtype",
+    "index_dtype",
+    "state_dtype",
+    "draft_tokens",
+    "replay_ssm",
+    "state_slots",
+    "chunk_tokens",
+    "memory_fraction",
+    "state_ratio",
+    "lora_rank",
+    "offload",
+    "resident_experts",
+)
 ROW_KEYS = (
     "context_tokens",
     "batch",
@@ -149,6 +163,7 @@ def _inputs(plan: Plan) -> dict[str, Any]:
             "memory_fraction": plan.reserved.fraction.value,
             "text_only": plan.request.text_only,
         },
+        "asked": {name: getattr(plan.request, name) for name in ASKED_KEYS},
     }
 
 

@@ -42,7 +42,7 @@ class BenchRequest:
     ``lines`` are rows of a data set instead of synthetic prompts; ``num_turns`` above 1 makes
     agents' sessions of them. ``seeks_saturation`` goes on with twice the users as long as that
     gives more; no stage begins after ``budget_s``. ``num_warmup`` requests go ahead and are not
-    counted.
+    counted. ``plan`` is the document that the run is held against; the record keeps it.
     """
 
     endpoint: Endpoint
@@ -64,6 +64,7 @@ class BenchRequest:
     seed: int
     slo: Slo | None
     folder: Path | None
+    plan: Mapping[str, Any] | None
     described: Mapping[str, Any]
 
 
@@ -88,7 +89,13 @@ class Bench:
             source = self._source(line, server)
             yield Checked(server=server, tokens_from=self._tokens_from, notes=tuple(self._notes))
             record = Record(request.folder)
-            record.begin({"inputs": dict(request.described), "server": _plain(server)})
+            record.begin(
+                {
+                    "inputs": dict(request.described),
+                    "server": _plain(server),
+                    "plan": request.plan,
+                }
+            )
             self._warm_up(line, source, interrupt)
             for number, stage in enumerate(self._stages(interrupt)):
                 total = None if request.seeks_saturation else len(request.stages)

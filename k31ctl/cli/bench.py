@@ -6,7 +6,9 @@ from random import Random
 
 import typer
 
+from k31ctl.cli.bench_compare import compare, hold_stages, plan_at
 from k31ctl.cli.bench_options import (
+    AgainstOpt,
     BodyOpt,
     BudgetOpt,
     BurstinessOpt,
@@ -79,6 +81,7 @@ def load(
     most_in_flight: InFlightOpt = 8192,
     api_key_env: KeyOpt = "K31CTL_API_KEY",
     out: OutOpt = None,
+    against: AgainstOpt = None,
     csv: CsvOpt = None,
     gate: GateOpt = None,
     *,
@@ -93,11 +96,15 @@ def load(
     k31ctl bench http://127.0.0.1:8000 --concurrency 1,8,64 --duration 60
 
     k31ctl bench http://127.0.0.1:8000 --rate 4 --slo 'ttft_p99_s<=2' --out run
+
+    k31ctl bench http://127.0.0.1:8000 --against plan.json --gate 'against.tpot_s.ratio<=1.2'
     """
     from k31ctl.bench.asked import AskedLoad, bench_request
     from k31ctl.bench.job import Bench
     from k31ctl.core.gates import parse_gate
     from k31ctl.report.bench import show_bench
+
+    held = None if against is None else plan_at(against)
 
     gates = [parse_gate(text) for text in gate or ()]
     asked = AskedLoad(
@@ -132,7 +139,20 @@ def load(
         most_in_flight=most_in_flight,
         key_variable=api_key_env,
         folder=out,
+        plan_path=against,
+        plan=None if held is None else held.document,
     )
     request = bench_request(asked, environment=os.environ, random=Random(seed))
     told = Bench(request, clock=time.perf_counter).run()
-    show_bench(told, inputs=request.described, csv=csv, gates=gates, as_json=as_json)
+    show_bench(
+        told,
+        inputs=request.described,
+        csv=csv,
+        gates=gates,
+        as_json=as_json,
+        hold=None if held is None else lambda finished: hold_stages(held, finished.stages, seed),
+        plan_notes=() if held is None else held.notes,
+    )
+
+
+app.command()(compare)

@@ -315,3 +315,12 @@ OutOpt = Annotated[
         rich_help_panel=_OUT,
     ),
 ]
+AgainstOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--against",
+        metavar="PLAN.json",
+        help="Hold every stage against this plan, written by plan --json.",
+        rich_help_panel=_OUT,
+    ),
+]

@@ -66,7 +66,7 @@ def speed_plan(
     image: ImageTokens | None,
 ) -> SpeedPlan:
     """How fast the deployment is, or why nothing can be said."""
-    why_not = _why_not(parts, request, built)
+    why_not = speed_why_not(parts, request, built)
     if why_not:
         return SpeedPlan(
             performance=None,
@@ -110,7 +110,8 @@ def _played_load(asked: Workload, played: "Simulated") -> Workload:
     return replace(asked, concurrency=running, rate_per_s=None)
 
 
-def _why_not(parts: Parts, request: PlanRequest, built: Deployment) -> str:
+def speed_why_not(parts: Parts, request: PlanRequest, built: Deployment) -> str:
+    """Why nothing can be said of the speed of a deployment; empty where something can."""
     if not built.loads:
         return "the deployment does not fit"
     if request.offload is not None:

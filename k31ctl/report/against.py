@@ -15,7 +15,7 @@ from k31ctl.report.speed_text import number
 _MS = 1e3
 _NAMES = {
     TTFT: ("TTFT, mean, s", 1.0),
-    ITL: ("gap per token, median, ms", _MS),
+    ITL: ("gap per token, p50, ms", _MS),
     TPOT: ("TPOT, mean, ms", _MS),
     E2E: ("end to end, mean, s", 1.0),
     OUTPUT: ("output tokens/s", 1.0),
@@ -27,7 +27,7 @@ def against_lines(found: Against, notes: Sequence[str]) -> list[str]:
     """The table of every stage, then what is likely off."""
     lines = folded(f"against the plan: {found.deployment}", indent="")
     lines.append(
-        f"  {'':<27}{'low':>9}{'predicted':>11}{'high':>9}{'measured':>10}{'ratio':>7}  in band"
+        f"  {'':<25}{'low':>9}{'predicted':>11}{'high':>9}{'measured':>10}{'ratio':>7}  band"
     )
     for stage in found.stages:
         lines += _stage_lines(stage)
@@ -51,7 +51,7 @@ def _row(held: Held) -> str:
     said = held.predicted
     low, value, high = (number(v * factor) for v in (said.low, said.value, said.high))
     return (
-        f"    {name:<25}{low:>9}{value:>11}{high:>9}{number(held.measured * factor):>10}"
+        f"    {name:<23}{low:>9}{value:>11}{high:>9}{number(held.measured * factor):>10}"
         f"{held.ratio:>7.2f}  {'yes' if held.within else 'no'}"
     )
 

@@ -1,6 +1,7 @@
 """The deployment of a plan's document, made again from what the plan was asked for."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,22 +45,27 @@ def read_plan(path: Path) -> dict[str, Any]:
     return document
 
 
-def kept_plan(document: object, *, where: str) -> Mapping[str, Any]:
+def kept_plan(document: object, *, where: str, option: str) -> Mapping[str, Any]:
     """Return the plan that a record keeps; raises InputError where it keeps none."""
     if not isinstance(document, dict):
         raise InputError(
             "the record keeps no plan: it was not measured with --against",
             where=where,
-            remedy="name the plan of the deployment that was measured: --against PLAN.json",
+            remedy=f"name the plan of the deployment that was measured: {option} PLAN.json",
         )
     return document
 
 
 def planned(
-    document: Mapping[str, Any], *, where: str, node_named: Callable[[Store, str], Node]
+    document: Mapping[str, Any],
+    *,
+    where: str,
+    node_named: Callable[[Store, str], Node],
+    is_calibrated: bool,
 ) -> Planned:
     """Make the deployment of a plan again; raises InputError where it does not say how.
 
+    Without its calibration, where it has one, it is as our own parameters have it.
     Raises ProfileError or InputError where a model, a profile or a file that it names is gone.
     """
     try:
@@ -67,6 +73,8 @@ def planned(
     except (KeyError, TypeError):
         raise _no_plan(where) from None
     asked = decode(AskedDeployment, raw, where=f"{where}, inputs.asked")
+    if not is_calibrated and asked.calibration is not None:
+        asked, result = replace(asked, calibration=None), {"performance": None}
     store = Store(default_folders([Path(folder) for folder in asked.profiles]))
     model = load_model(store, asked.model)
     parts = Parts(

@@ -59,21 +59,32 @@ def compare(
     )
 
 
-def plan_at(path: Path) -> "Planned":
-    """The deployment of a plan's file."""
+def plan_at(path: Path, *, calibrated: bool = True) -> "Planned":
+    """The deployment of a plan's file, with its calibration or without."""
     from k31ctl.catalog.planned import planned, read_plan
     from k31ctl.cli.hardware import node_named
 
-    return planned(read_plan(path), where=str(path), node_named=node_named)
+    return planned(
+        read_plan(path), where=str(path), node_named=node_named, is_calibrated=calibrated
+    )
 
 
-def plan_of(document: object, *, where: str) -> "Planned":
-    """The deployment of the plan that a record keeps; raises InputError where it keeps none."""
+def plan_of(
+    document: object, *, where: str, calibrated: bool = True, option: str = "--against"
+) -> "Planned":
+    """The deployment of the plan that a record keeps.
+
+    Raises InputError where it keeps none, which ``option`` makes good.
+    """
     from k31ctl.catalog.planned import kept_plan, planned
     from k31ctl.cli.hardware import node_named
 
-    kept = kept_plan(document, where=where)
-    return planned(kept, where=f"the plan in {where}", node_named=node_named)
+    return planned(
+        kept_plan(document, where=where, option=option),
+        where=f"the plan in {where}",
+        node_named=node_named,
+        is_calibrated=calibrated,
+    )
 
 
 def hold_stages(plan: "Planned", stages: "Sequence[StageResult]", seed: int) -> "Against":

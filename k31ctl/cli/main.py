@@ -26,6 +26,7 @@ COMMANDS: Final = (
     "fetch",
     "lint",
     "licence",
+    "calibrate",
     "validate",
     "verify",
     "doctor",

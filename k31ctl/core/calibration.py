@@ -1,12 +1,12 @@
 """What a calibration holds beside its parameters: of what it is, and how sure each is of others."""
 
 from datetime import date
-from typing import Literal
+from typing import Final, Literal
 
 from k31ctl.core.symmetric import cholesky
 from k31ctl.values import frozen
 
-SCHEMA = "k31ctl/calibration/v1"
+SCHEMA: Final = "k31ctl/calibration/v1"
 # Written figures are rounded: a covariance may miss being positive definite by so much.
 _ROUNDING = 1e-6
 

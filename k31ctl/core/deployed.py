@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from k31ctl.core.asked_deployment import AskedDeployment, request_for
 from k31ctl.core.deployment import Deployment, deployment
+from k31ctl.core.hardware import Node
+from k31ctl.core.layout import Layout
 from k31ctl.core.performance import Performance, performance
 from k31ctl.core.prediction import Case, case_of
 from k31ctl.core.request import Parts, PlanRequest
@@ -27,11 +29,9 @@ class Deployed:
     @property
     def named(self) -> str:
         """The deployment as failures and tables name it."""
-        engine, node = self.parts.engine, self.parts.node
-        return (
-            f"{self.parts.model.id} on {self.built.layout.nodes} x {node.id}, "
-            f"{self.built.layout.text}, {engine.engine}@{engine.version}"
-        )
+        engine = self.parts.engine
+        place = layout_words(self.parts.node, self.built.layout)
+        return f"{self.parts.model.id} on {place}, {engine.engine}@{engine.version}"
 
     def most_running(self, load: Workload) -> int:
         """Requests of this length that the cache of one attention group holds."""
@@ -67,6 +67,11 @@ class Deployed:
             where=self.named,
             remedy="plan a deployment that holds the load that was measured",
         )
+
+
+def layout_words(node: Node, layout: Layout) -> str:
+    """Nodes and layout as calibrations and failures name them."""
+    return f"{layout.nodes} x {node.id}, {layout.text}"
 
 
 def deployed(parts: Parts, asked: AskedDeployment) -> Deployed:

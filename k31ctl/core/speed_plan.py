@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from k31ctl.core.calibration_scope import calibration_assumption
 from k31ctl.core.deployment import Cell, Deployment
 from k31ctl.core.estimate import Estimate
 from k31ctl.core.figure import Assumption, Basis
@@ -178,6 +179,8 @@ def _assumptions(
             "docs/validation.md",
         )
     ]
+    if parts.speed.calibration is not None:
+        found.append(calibration_assumption(parts.speed.calibration))
     if parts.model.indexer is not None:
         found.append(
             Assumption(

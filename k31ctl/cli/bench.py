@@ -7,6 +7,7 @@ from random import Random
 import typer
 
 from k31ctl.cli.bench_compare import compare, hold_stages, plan_at
+from k31ctl.cli.bench_hw import hw
 from k31ctl.cli.bench_options import (
     AgainstOpt,
     BodyOpt,
@@ -156,3 +157,4 @@ def load(
 
 
 app.command()(compare)
+app.command()(hw)

@@ -33,7 +33,7 @@ COMMANDS: Final = (
 )
 GROUPS: Final = ("bench", "profiles")
 # What a group does with a first argument that is none of its commands: ``bench URL``.
-DEFAULTS: Final = {"bench": ("load", ("load", "compare"))}
+DEFAULTS: Final = {"bench": ("load", ("load", "compare", "hw"))}
 
 
 def app_with(names: Collection[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:

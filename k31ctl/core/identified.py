@@ -39,14 +39,19 @@ class Group:
     after: float
 
     @property
+    def enough(self) -> float:
+        """The spread from which on the joint effect counts as known."""
+        return max(WELL_KNOWN, BETTER * self.before)
+
+    @property
     def is_identified(self) -> bool:
         """Whether the joint effect is known."""
-        return self.after <= max(WELL_KNOWN, BETTER * self.before)
+        return self.after <= self.enough
 
 
 @frozen
 class Missing:
-    """A group that is not identified, and the load that would tell most of it."""
+    """A group that is not identified, and the smallest load that would tell enough of it."""
 
     group: Group
     deployment: str
@@ -101,7 +106,7 @@ def groups(fit: Fit, before: SpeedParameters, possible: Sequence[Lesson]) -> lis
 
 
 def missing(fit: Fit, before: SpeedParameters, possible: Sequence[Lesson]) -> list[Missing]:
-    """Groups that matter and are not known, each with the load that would tell most of it."""
+    """Groups that matter and are not known, each with the load to measure for it."""
     known = [prior_spread(before, name) for name in fit.names]
     columns = _columns(fit, possible)
     unknown = [g for g in groups(fit, before, possible) if g.matters >= MATTERS]
@@ -117,10 +122,7 @@ def missing(fit: Fit, before: SpeedParameters, possible: Sequence[Lesson]) -> li
     found = []
     for group in unknown:
         own = [fit.names.index(name) for name in group.names]
-        then, best = min(
-            ((_joint(matrix, columns, own), i) for i, (_, matrix) in enumerate(after)),
-        )
-        lesson = after[best][0]
+        then, lesson = _best(group, [(_joint(matrix, columns, own), at) for at, matrix in after])
         found.append(
             Missing(
                 group=group,
@@ -130,6 +132,18 @@ def missing(fit: Fit, before: SpeedParameters, possible: Sequence[Lesson]) -> li
             )
         )
     return found
+
+
+def _best(group: Group, after: Sequence[tuple[float, Lesson]]) -> tuple[float, Lesson]:
+    """The smallest load that is enough; the one that tells most where none is."""
+    enough = [pair for pair in after if pair[0] <= group.enough]
+    if enough:
+        return min(enough, key=lambda pair: _tokens(pair[1].load))
+    return min(after, key=lambda pair: (pair[0], _tokens(pair[1].load)))
+
+
+def _tokens(load: Workload) -> int:
+    return (load.concurrency or 1) * (load.prompt_tokens + load.output_tokens)
 
 
 def _possible_rows(fit: Fit, lesson: Lesson) -> list[Row]:

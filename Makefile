@@ -37,6 +37,6 @@ $(BASE): pyproject.toml | $(BIN)/python
 	touch $@
 
 $(DEV): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,engine,oracles]'
 	$(BIN)/python -m compileall -q k31ctl
 	touch $@ $(BASE)

@@ -89,6 +89,11 @@ def load_model_profile(store: Store, profile_id: str) -> Model:
     return replace(model, assumptions=model.assumptions + added)
 
 
+def load_config_profile(store: Store, profile_id: str) -> Mapping[str, Any]:
+    """Return the configuration that a model profile holds, spelled as the release's config.json."""
+    return _read(store, profile_id)[0].config
+
+
 def repository(store: Store, spec: str) -> str:
     """Return the hub repository of a profile, or ``spec`` itself where it is OWNER/NAME.
 

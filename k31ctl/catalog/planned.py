@@ -69,10 +69,10 @@ def planned(
     Raises ProfileError or InputError where a model, a profile or a file that it names is gone.
     """
     try:
-        raw, result = document["inputs"]["asked"], document["result"]
+        raw, result = document["inputs"]["deployment"], document["result"]
     except (KeyError, TypeError):
         raise _no_plan(where) from None
-    asked = decode(AskedDeployment, raw, where=f"{where}, inputs.asked")
+    asked = decode(AskedDeployment, raw, where=f"{where}, inputs.deployment")
     if not is_calibrated and asked.calibration is not None:
         asked, result = replace(asked, calibration=None), {"performance": None}
     store = Store(default_folders([Path(folder) for folder in asked.profiles]))

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
+import typer
+
 from k31ctl.cli.fetch_options import (
     AcceptedByOpt,
     BetweenOpt,
@@ -39,13 +41,14 @@ from k31ctl.cli.fetch_peer_options import (
     PortOpt,
     ServeOpt,
 )
-from k31ctl.cli.fetch_serve import serve_folder
+from k31ctl.cli.fetch_serve import require_served_options, serve_folder
 from k31ctl.cli.options import GateOpt, JsonOpt, ProfilesOpt
 from k31ctl.errors import UsageError
 from k31ctl.fetch.serve_defaults import DEFAULT_HOST, DEFAULT_PORT, MOST_CONNECTIONS
 
 
 def fetch(
+    context: typer.Context,
     to: ToOpt,
     repo: RepoArg = None,
     revision: RevisionOpt = "main",
@@ -85,6 +88,7 @@ def fetch(
 
     k31ctl fetch moonshotai/Kimi-K3 --to part --layers 0-3 --experts 0-15
     """
+    require_served_options(context, serve=serve)
     if serve and repo is not None:
         raise UsageError(
             "what is served is what the folder holds; a repository cannot be named",

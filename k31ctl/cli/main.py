@@ -30,6 +30,7 @@ COMMANDS: Final = (
     "validate",
     "verify",
     "doctor",
+    "tiny",
 )
 GROUPS: Final = ("bench", "profiles")
 # What a group does with a first argument that is none of its commands: ``bench URL``.

@@ -20,7 +20,7 @@ PathsArg = Annotated[
     list[Path] | None,
     typer.Argument(metavar="[PATHS]...", exists=True, help="Files or folders, instead of all."),
 ]
-EngineArg = Annotated[str, typer.Argument(metavar="ENGINE", help="vllm or sglang.")]
+EngineArg = Annotated[str, typer.Argument(metavar="ENGINE", help="vllm, sglang or tokenspeed.")]
 PythonOpt = Annotated[
     str, typer.Option("--python", metavar="PATH", help="The interpreter that has the engine.")
 ]

@@ -3,16 +3,20 @@
 import os
 from pathlib import Path
 
+import typer
+
 from k31ctl.cli import options as opt
 from k31ctl.cli import plan_options as planning
 from k31ctl.cli import serve_options as own
 from k31ctl.cli.disaggregation_options import DisaggregateOpt
+from k31ctl.cli.serve_wish import node_here, said_by_user, wish_of
 from k31ctl.serve.asked import Target
 
 _USUAL_TOKENS = 8192
 
 
 def serve(
+    ctx: typer.Context,
     model: own.ModelArg = "kimi-k3.1-pro",
     *,
     engine: planning.EngineOpt = "vllm",
@@ -45,6 +49,7 @@ def serve(
     out: own.OutOpt = None,
     force: own.ForceOpt = False,
     as_json: opt.JsonOpt = False,
+    gate: opt.GateOpt = None,
     profiles: opt.ProfilesOpt = None,
 ) -> None:
     """Write the files that start a model: every setting with its reason and its source.
@@ -58,24 +63,37 @@ def serve(
     k31ctl serve kimi-k3 --engine sglang --on 8x-b200 --nodes 2 --as slurm --out k3
     """
     from k31ctl.catalog.store import Store, default_folders
+    from k31ctl.core.gates import parse_gate
     from k31ctl.core.layout_rules import AskedLayout
     from k31ctl.core.recipe import Role
     from k31ctl.report.serve import show_launch
+    from k31ctl.report.serve_gates import gate_results, require_passed
     from k31ctl.serve.asked import Asked
     from k31ctl.serve.gather import gather
     from k31ctl.serve.launch_files import launch_files, rollout
     from k31ctl.serve.local_model import checkpoint_folder
     from k31ctl.serve.own_findings import own_findings, refuse_errors
 
-    layout = AskedLayout(nodes=nodes, tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp)
-    if plan is not None:
-        from k31ctl.catalog.plan_file import load_plan_file
-
-        planned = load_plan_file(plan)
-        model, engine, on = planned.model, planned.engine, planned.hardware
-        layout, nodes = AskedLayout(**planned.sizes), planned.sizes["nodes"]
-        context = context or planned.context_tokens
-        max_model_len = max_model_len or planned.max_model_len
+    gates = tuple(parse_gate(text) for text in gate or ())
+    store = Store(default_folders(profiles or ()))
+    said = said_by_user(ctx)
+    own.check_alone(draft=draft, draft_tokens=draft_tokens, plan=plan, engine=engine)
+    wish = wish_of(
+        store,
+        plan=plan,
+        said=said,
+        model=model,
+        engine=engine,
+        on=on,
+        layout=AskedLayout(nodes=nodes, tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp),
+        context=context,
+        max_model_len=max_model_len,
+        kv_dtype=kv_dtype,
+        draft=draft,
+        draft_tokens=draft_tokens,
+        text_only=text_only,
+    )
+    model, engine, on, nodes = wish.model, wish.engine, wish.hardware, wish.layout.nodes
     own.check_exec(
         execute=execute,
         target=target,
@@ -84,9 +102,7 @@ def serve(
         out=out,
         as_json=as_json,
     )
-    own.check_alone(draft=draft, draft_tokens=draft_tokens, engine=engine)
     place = own.asked_place(head, hosts, interface)
-    store = Store(default_folders(profiles or ()))
     folder = (
         checkpoint_folder(store, model)
         if model_path is None
@@ -95,20 +111,23 @@ def serve(
     _require_whole(folder)
     asked = Asked(
         role=Role.UNIFIED,
-        layout=layout,
+        layout=wish.layout,
         aim=goal,
         target=target,
-        context_tokens=context or _USUAL_TOKENS,
-        kv_dtype=kv_dtype,
-        max_model_len=max_model_len,
-        draft=draft,
-        draft_tokens=draft_tokens,
+        context_tokens=wish.context_tokens or _USUAL_TOKENS,
+        kv_dtype=wish.kv_dtype,
+        max_model_len=wish.max_model_len,
+        draft=wish.draft,
+        draft_tokens=wish.draft_tokens,
         overlays=tuple(overlay or ()),
-        text_only=text_only,
+        text_only=wish.text_only,
         port=port,
         served_name=own.checked_name("--served-name", served_name),
         folder=folder,
         image=own.checked_name("--image", image),
+        planned=wish.settings,
+        counted=wish.counted,
+        warnings=wish.warnings,
     )
     if engine.partition("@")[0] == "tensorrt-llm":
         own.check_tensorrt(execute=execute, pools=disaggregate is not None)
@@ -124,15 +143,26 @@ def serve(
             out=out,
             force=force,
             as_json=as_json,
+            gates=gates,
         )
         return
-    gathered = gather(store, model=model, engine=engine, on=on, draft=draft, image=image)
+    gathered = gather(
+        store,
+        model=model,
+        engine=engine,
+        on=on,
+        draft=wish.draft,
+        image=image,
+        node=node_here(store, on),
+    )
     made = rollout(gathered, asked, place, disaggregate)
     files = launch_files(made, target)
     findings = own_findings(store, gathered, files, made)
     if not force:
         refuse_errors(findings)
+    held = gate_results(gates, made, findings)
     if execute:
+        require_passed(held, title=made.title)
         from k31ctl.cli.run import run_here
 
         run_here(made, files[0].text)
@@ -152,6 +182,7 @@ def serve(
         out=out,
         force=force,
         as_json=as_json,
+        gates=held,
     )
 
 

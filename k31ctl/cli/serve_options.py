@@ -14,6 +14,14 @@ _MOST_HOSTS: Final = 512
 _LAUNCH = "Launch"
 _NODES = "Nodes"
 
+
+def folder_named(text: str) -> Path:
+    """Return the folder of a name; ValueError for an empty one, which is no folder."""
+    if not text.strip():
+        raise ValueError("an empty name is no folder; write . for this one")
+    return Path(text)
+
+
 ModelArg = Annotated[
     str,
     typer.Argument(
@@ -88,7 +96,13 @@ OverlayOpt = Annotated[
 ]
 OutOpt = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="Write all files here.", rich_help_panel="Output"),
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        parser=said("--out", folder_named),
+        help="Write all files here.",
+        rich_help_panel="Output",
+    ),
 ]
 ExecOpt = Annotated[
     bool,
@@ -164,9 +178,11 @@ def check_exec(
         )
 
 
-def check_alone(*, draft: str | None, draft_tokens: int | None, engine: str) -> None:
+def check_alone(
+    *, draft: str | None, draft_tokens: int | None, plan: Path | None, engine: str
+) -> None:
     """Refuse options that say nothing by themselves."""
-    if draft_tokens is not None and draft is None:
+    if draft_tokens is not None and draft is None and plan is None:
         raise UsageError(
             "there is no draft model whose tokens it could count",
             where="--draft-tokens",

@@ -14,10 +14,12 @@ WORST_IMAGE = (1861, 7041)
 
 @frozen
 class ImageTokens:
-    """What one image of a given size costs in the prompt."""
+    """What one image of a given size costs in the prompt, and how it is scaled and padded."""
 
     width: int
     height: int
+    scaled_width: int
+    scaled_height: int
     padded_width: int
     padded_height: int
     num_patches: int
@@ -43,6 +45,8 @@ def image_tokens(vision: Vision, *, width: int, height: int) -> ImageTokens:
     return ImageTokens(
         width=width,
         height=height,
+        scaled_width=scaled[0],
+        scaled_height=scaled[1],
         padded_width=W,
         padded_height=H,
         num_patches=(W // p) * (H // p),

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import takewhile
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final
 
 from k31ctl.errors import InputError
@@ -20,6 +20,7 @@ from k31ctl.fetch.manifest import MANIFEST_NAME
 from k31ctl.fetch.marks import BLOCK_BYTES, MarkedSha256, note_marks, noted_marks
 from k31ctl.fetch.partial_marker import read_record
 from k31ctl.fetch.proven import ProvenFiles, Stamp, stamp_of
+from k31ctl.fetch.safe_path import is_safe
 from k31ctl.fetch.watch import Watch
 from k31ctl.values import frozen
 
@@ -89,10 +90,7 @@ def _from_manifest(path: Path) -> Iterator[Expected]:
 
 def _expected(path: object, size_bytes: object, digest: object) -> Expected:
     """One entry of a record; raises ValueError for what leads out of the folder or is no digest."""
-    if not isinstance(path, str) or not path or "\0" in path:
-        raise ValueError(path)
-    parts = PurePosixPath(path)
-    if parts.is_absolute() or ".." in parts.parts:
+    if not isinstance(path, str) or not is_safe(path):
         raise ValueError(path)
     if digest is not None and not is_digest(digest):
         raise ValueError(digest)

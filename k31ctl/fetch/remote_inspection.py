@@ -9,7 +9,7 @@ from typing import Final
 
 from k31ctl.catalog.models import load_model, model_at
 from k31ctl.catalog.store import Store
-from k31ctl.errors import UsageError
+from k31ctl.errors import K31Error, UsageError
 from k31ctl.fetch.hub import DEFAULT_ENDPOINT, Hub
 from k31ctl.fetch.hub_metadata import token_from_environment
 from k31ctl.fetch.inspection import HUB_MARK, Inspection, inspect_headers, no_collection
@@ -50,8 +50,12 @@ def inspect_hub(
         # The model is named for its folder, and so for the repository.
         folder = Path(temporary) / source.label.rpartition("/")[2]
         folder.mkdir()
-        found = copy_small_files(source, folder)
-        model = model_at(folder) if model_spec is None else load_model(store, model_spec)
         place = f"{source.label}@{source.commit[:12]}"
+        try:
+            found = copy_small_files(source, folder)
+            model = model_at(folder) if model_spec is None else load_model(store, model_spec)
+        except K31Error as failure:  # it is the repository's file, not the copy, that is wrong
+            failure.where = failure.where.replace(str(folder), place)
+            raise
         with no_collection():
             return inspect_headers(place, found, model, source_headers(source, found))

@@ -151,8 +151,13 @@ def choose(
     """The wanted tensors in the order of their files; a rank needs the model and its stages.
 
     ``stages`` are the first layer and the end of each, as ``core.layout.stage_bounds`` gives them.
-    Raises UsageError where nothing is wanted, or where a rank cannot hold its part.
+    Raises UsageError where nothing is wanted, where a wanted layer or expert is in no header, or
+    where a rank cannot hold its part.
     """
+    headers = tuple(headers)
+    names = [tensor.name for header in headers for tensor in header.tensors]
+    _require_held(names, _LAYER, selection.layers, "layer")
+    _require_held(names, _EXPERT, selection.experts, "expert")
     by_name = _templates(model) if selection.rank is not None and model is not None else {}
     layers, experts = _as_set(selection.layers), _as_set(selection.experts)
     found = []
@@ -185,6 +190,24 @@ def choose(
             remedy="k31ctl inspect shows which tensors there are",
         )
     return tuple(found)
+
+
+def _require_held(
+    names: Iterable[str], pattern: re.Pattern[str], wanted: tuple[int, ...] | None, kind: str
+) -> None:
+    if wanted is None:
+        return
+    held = {number for name in names if (number := _number(pattern, name)) is not None}
+    missing = [number for number in wanted if number not in held]
+    if missing:
+        more = f" and {len(missing) - 1} more" if missing[1:] else ""
+        raise UsageError(
+            f"the checkpoint has no {kind} {missing[0]}{more}",
+            where=f"--{kind}s",
+            remedy=f"its {kind}s are {min(held)} to {max(held)}"
+            if held
+            else f"it has no {kind}s: leave --{kind}s out",
+        )
 
 
 def byte_ranges(chosen: Iterable[Chosen]) -> tuple[ByteRange, ...]:

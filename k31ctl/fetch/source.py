@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol
 
-from k31ctl.errors import InputError, K31Error
+from k31ctl.errors import InputError
 from k31ctl.fetch.headers import (
     MAX_AHEAD_BYTES,
     MAX_HEADER_BYTES,
@@ -49,30 +49,6 @@ class Source(Protocol):
 
     def chunks(self, file: str, start: int, end: int) -> Generator[bytes, None, None]:
         """Yield bytes ``start`` up to ``end`` of a file, in pieces."""
-
-
-class CopySource:
-    """A folder on this machine."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.label, self.commit = str(folder), ""
-        self.snapshot: Snapshot | None = None
-
-    def sizes(self) -> Mapping[str, int]:
-        """Every file and its length in bytes."""
-        return {p.name: p.stat().st_size for p in sorted(self._folder.iterdir()) if p.is_file()}
-
-    def chunks(self, file: str, start: int, end: int) -> Generator[bytes, None, None]:
-        """Yield bytes ``start`` up to ``end`` of a file, in pieces."""
-        with (self._folder / file).open("rb", buffering=0) as stream:
-            stream.seek(start)
-            while start < end:
-                piece = stream.read(min(_FIRST_GUESS_BYTES, end - start))
-                if not piece:
-                    raise _too_short(f"{self.label}, {file}")
-                start += len(piece)
-                yield piece
 
 
 class HubSource:
@@ -192,9 +168,3 @@ def require_sound(headers: Sequence[Header]) -> None:
                 where=header.file,
                 remedy="name a sound checkpoint; k31ctl inspect shows every fault",
             )
-
-
-def _too_short(where: str) -> K31Error:
-    return InputError(
-        "the file ends early", where=where, remedy="k31ctl verify shows what is wrong"
-    )

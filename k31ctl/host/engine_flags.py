@@ -9,8 +9,12 @@ from typing import Any, Final
 
 from k31ctl.errors import InputError, UsageError
 
-_SCRIPT: Final = Path(__file__).with_name("flag_script.py")
-_NAMES: Final = {"vllm": "vLLM", "sglang": "SGLang"}
+_SCRIPTS: Final = {
+    "vllm": "flag_script.py",
+    "sglang": "flag_script.py",
+    "tokenspeed": "flag_script_tokenspeed.py",
+}
+_NAMES: Final = {"vllm": "vLLM", "sglang": "SGLang", "tokenspeed": "TokenSpeed"}
 _LONGEST_S: Final = 600
 _MAX_SHOWN: Final = 200
 
@@ -28,6 +32,8 @@ def extract_flags(engine: str, *, python: str, checked: str) -> dict[str, Any]:
         )
     found = _ask(engine, python or sys.executable)
     version = found.pop("version")
+    stubs = found.get("stubbed_modules")
+    place = "a made-up sm_103; the modules listed were replaced" if stubs else "a CPU"
     method = f"{found.pop('method')}, imported on a CPU; defaults that depend on a GPU are those of"
     return {
         "id": f"{engine}-{version}",
@@ -35,11 +41,11 @@ def extract_flags(engine: str, *, python: str, checked: str) -> dict[str, Any]:
         "engine": engine,
         "version": version,
         "command": found.pop("command"),
-        "method": f"{method} a CPU",
+        "method": f"{method} {place}",
         "source": f"the parser of {engine} {version} itself, run without a GPU",
         "checked": checked,
         "torch": found.pop("torch"),
-        "abbreviations": True,
+        "abbreviations": found.pop("abbreviations", True),
         **found,
     }
 
@@ -47,7 +53,8 @@ def extract_flags(engine: str, *, python: str, checked: str) -> dict[str, Any]:
 def _ask(engine: str, python: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "flags.json"
-        command = [python, str(_SCRIPT), engine, str(answer)]
+        script = str(Path(__file__).with_name(_SCRIPTS[engine]))
+        command = [python, script, engine, str(answer)]
         try:
             done = subprocess.run(
                 command,

@@ -385,13 +385,19 @@ def router_of(module: str, package: str) -> dict[str, Any] | None:
 ENGINES = {"vllm": vllm, "sglang": sglang}
 
 
-def main(engine: str, path: str) -> None:
-    """Write what the engine reads."""
-    found = ENGINES[engine]()
+def write(found: dict[str, Any], path: str) -> None:
+    """Write what an engine reads, and with which torch it was asked."""
     torch = maybe("torch")
     found["torch"] = getattr(torch, "__version__", "none") if torch else "none"
     Path(path).write_text(json.dumps(found, default=str))
 
 
+def main(engine: str, path: str) -> None:
+    """Write what the engine reads."""
+    write(ENGINES[engine](), path)
+
+
 if __name__ == "__main__":
+    folder = str(Path(__file__).resolve().parent)
+    sys.path[:] = [entry for entry in sys.path if entry != folder]
     main(sys.argv[1], sys.argv[2])

@@ -39,6 +39,20 @@ LINE_KEYS = (
     "draft_bytes",
     "finetune_bytes",
 )
+ASKED_KEYS = (
+    "kv_dtype",
+    "index_dtype",
+    "state_dtype",
+    "draft_tokens",
+    "replay_ssm",
+    "state_slots",
+    "chunk_tokens",
+    "memory_fraction",
+    "state_ratio",
+    "lora_rank",
+    "offload",
+    "resident_experts",
+)
 ROW_KEYS = (
     "context_tokens",
     "batch",
@@ -63,7 +77,7 @@ def document(
     """The whole document as text; ``asked`` is what makes its deployment again."""
     return envelope(
         "plan",
-        inputs=_inputs(plan) | ({} if asked is None else {"asked": asked}),
+        inputs=_inputs(plan) | ({} if asked is None else {"deployment": asked}),
         result=result(plan, beside)
         | {
             "gates": [
@@ -155,6 +169,7 @@ def _inputs(plan: Plan) -> dict[str, Any]:
             "memory_fraction": plan.reserved.fraction.value,
             "text_only": plan.request.text_only,
         },
+        "asked": {name: getattr(plan.request, name) for name in ASKED_KEYS},
     }
 
 

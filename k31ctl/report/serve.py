@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from k31ctl.core.gates import GateResult
 from k31ctl.core.rules import Finding, Severity
 from k31ctl.errors import InputError, RefusedError
 from k31ctl.report.envelope import envelope
 from k31ctl.report.files import make_folder, write_all
 from k31ctl.report.lines import printable
+from k31ctl.report.serve_gates import require_passed
 from k31ctl.serve.files import LaunchFile
 from k31ctl.serve.ledger import shown
 from k31ctl.serve.rollout import Rollout, Server
@@ -26,16 +28,21 @@ def show_launch(
     out: Path | None,
     force: bool,
     as_json: bool,
+    gates: Sequence[GateResult] = (),
 ) -> None:
     """Write the files, or print those that start something; JSON holds them all.
 
-    Raises RefusedError where a file is there already and ``force`` is not given.
+    Raises RefusedError where a file is there already and ``force`` is not given; GateError, and
+    writes no file, where a gate does not hold.
     """
-    if out is not None:
+    passed = all(gate.passed for gate in gates)
+    if out is not None and passed:
         _write(out, files, force=force)
     if as_json:
-        result = launch_result(made, files, findings=findings, out=out)
+        result = launch_result(made, files, findings=findings, out=out, gates=gates)
         sys.stdout.write(envelope("serve", inputs=inputs, result=result, warnings=made.warnings))
+    require_passed(gates, title=made.title)
+    if as_json:
         return
     told = [*made.warnings, *(_told(f) for f in findings if f.severity is not Severity.INFO)]
     for warning in dict.fromkeys(told):
@@ -56,6 +63,7 @@ def launch_result(
     *,
     findings: Sequence[Finding],
     out: Path | None,
+    gates: Sequence[GateResult] = (),
 ) -> dict[str, Any]:
     """The names and values that JSON sees."""
     return {
@@ -78,6 +86,10 @@ def launch_result(
             for d in server.departures
         ],
         "servers": [_server(server) for server in made.servers],
+        "gates": [
+            {"gate": gate.gate, "actual": float(gate.actual), "passed": gate.passed}
+            for gate in gates
+        ],
         "findings": [
             {
                 "id": f.id,

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from k31ctl.core.kv_cache import KvFormat
 from k31ctl.core.layout_rules import AskedLayout
+from k31ctl.core.planned import Counted, PlannedSettings
 from k31ctl.core.recipe import Role
 from k31ctl.values import frozen
 
@@ -32,7 +33,11 @@ class Target(StrEnum):
 
 @frozen
 class Asked:
-    """One pool of servers as the user wants it."""
+    """One pool of servers as the user wants it.
+
+    ``planned`` is what a written plan settles beyond that, ``counted`` the cache that it counted,
+    ``warnings`` what was passed over before.
+    """
 
     role: Role
     layout: AskedLayout
@@ -49,6 +54,9 @@ class Asked:
     served_name: str | None
     folder: str | None
     image: str | None
+    planned: PlannedSettings = PlannedSettings()
+    counted: Counted | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @frozen

@@ -23,18 +23,16 @@ from k31ctl.serve.dynamo_settings import PROGRAMS as DYNAMO_PROGRAMS
 from k31ctl.serve.gather import Gathered
 from k31ctl.serve.ledger import Ledger
 from k31ctl.serve.memory_settings import COUNT_FLAG, FITS_RULE, LENGTH_FLAG, SOURCE, room
-from k31ctl.serve.model_settings import (
-    basic_settings,
-    cache_settings,
-    sparse_settings,
-)
+from k31ctl.serve.model_settings import basic_settings, cache_settings
 from k31ctl.serve.node_settings import EXPERTS, node_settings, size_settings
 from k31ctl.serve.plan_request import LENGTH_FLAGS, plan_request
-from k31ctl.serve.pools import role_settings
+from k31ctl.serve.planned_settings import put_planned
+from k31ctl.serve.pool_settings import role_settings
 from k31ctl.serve.reasons import flag_reason, variable_reason
 from k31ctl.serve.rollout import Departure, Server, Standing
 from k31ctl.serve.server_settings import (
     HEALTH,
+    METRICS_PORTS,
     PORTS,
     PROGRAMS,
     READY_LINES,
@@ -43,6 +41,7 @@ from k31ctl.serve.server_settings import (
     shared_memory_bytes,
     start_times,
 )
+from k31ctl.serve.sparse_settings import sparse_settings
 from k31ctl.serve.take_recipe import add_overlays, take_recipe
 
 
@@ -82,7 +81,8 @@ def _composed(
     add_overlays(ledger, gathered, asked, layout)
     role_settings(ledger, asked.role, engine=gathered.engine.engine)
     cache_settings(ledger, gathered, asked.kv_dtype)
-    sparse_settings(ledger, gathered)
+    put_planned(ledger, gathered.engine.engine, asked.planned)
+    sparse_settings(ledger, gathered, asked.kv_dtype, asked.planned.index_dtype)
     _size(ledger, gathered, layout)
     tokens = _speculate(ledger, gathered, asked)
     planned = _fit(ledger, gathered, asked, layout, tokens)
@@ -126,19 +126,20 @@ def _server(
     dynamo = asked.target is Target.DYNAMO
     program, model_flag = (DYNAMO_PROGRAMS if dynamo else PROGRAMS)[engine]
     low, high = start_times(gathered.storage, gathered.startup, planned)
+    port = FRONT_PORT if dynamo else asked.port or PORTS[engine]
     return Server(
         name=name,
         program=program,
         model_flag=model_flag,
         choices=(
             *ledger.choices(gathered.catalog),
-            *(own_choices(ledger) if dynamo else ()),
+            *(own_choices(ledger, asked.role, engine) if dynamo else ()),
         ),
         variables=ledger.exports(),
         departures=tuple(ledger.departures),
         recipe=recipe,
         plan=planned,
-        port=FRONT_PORT if dynamo else asked.port or PORTS[engine],
+        port=port,
         health=HEALTH[engine],
         first_node=0,
         num_nodes=planned.layout.nodes,
@@ -147,6 +148,7 @@ def _server(
         start_low_s=low,
         start_high_s=high,
         ready_line=READY_LINES[engine],
+        metrics_port=METRICS_PORTS.get(engine, port),
     )
 
 
@@ -216,6 +218,7 @@ def _fit(
         deployment(parts, request),
         ledger.values,
         asked_len=asked.max_model_len,
+        batch=asked.planned.batch,
     )
     standing = Standing.ASKED if asked.max_model_len else Standing.DERIVED
     flag = LENGTH_FLAG[engine]

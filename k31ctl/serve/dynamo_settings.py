@@ -2,9 +2,11 @@
 
 from typing import Final
 
+from k31ctl.core.recipe import Role
 from k31ctl.errors import UsageError
 from k31ctl.serve.gather import Gathered
 from k31ctl.serve.ledger import Ledger
+from k31ctl.serve.pool_settings import MODE
 from k31ctl.serve.rollout import Choice, Standing
 
 PROGRAMS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
@@ -43,9 +45,11 @@ def event_settings(ledger: Ledger, gathered: Gathered) -> None:
         )
 
 
-def own_choices(ledger: Ledger) -> tuple[Choice, ...]:
-    """Flags of Dynamo's own: the same parsers under its names, and images."""
+def own_choices(ledger: Ledger, role: Role, engine: str) -> tuple[Choice, ...]:
+    """Flags of Dynamo's own: its half of the work, the same parsers under its names, and images."""
     found = []
+    if engine == "vllm" and role is not Role.UNIFIED:
+        found.append(_choice(MODE, role.value, "this pool does one half of the work"))
     for kind in ("tool-call", "reasoning"):
         parser = ledger.values.get(f"--{kind}-parser")
         if isinstance(parser, str):

@@ -51,7 +51,7 @@ def _router(rollout: Rollout, router: Router) -> str:
         return f"{word.before}{known}{word.after}"
 
     service = {
-        "image": _literal(image_of(rollout)),
+        "image": _literal(router.image or image_of(rollout)),
         "entrypoint": list(router.program),
         "command": [at(word) for word in router.words],
         "network_mode": "host",
@@ -142,7 +142,7 @@ def _volumes(rollout: Rollout) -> list[dict[str, Any]]:
 
 
 def _devices(rollout: Rollout, server: Server) -> dict[str, Any]:
-    rdma = ["/dev/infiniband:/dev/infiniband"] if server.num_nodes > 1 else []
+    rdma = ["/dev/infiniband:/dev/infiniband"] if rollout.num_nodes > 1 else []
     if rollout.amd:
         return {
             "devices": ["/dev/kfd:/dev/kfd", "/dev/dri:/dev/dri", *rdma],

@@ -23,10 +23,10 @@ def dynamo_files(rollout: Rollout) -> tuple[LaunchFile, ...]:
     """Return one manifest: storage, a ComputeDomain where NVLink crosses nodes, the graph."""
     documents: list[dict[str, Any]] = [] if rollout.weights.folder else [claim(rollout)]
     lines = heading(rollout)
+    if any(_crosses(server) for server in rollout.servers):
+        documents.append(_domain(rollout))
+    documents.append(_graph(rollout))
     for server in rollout.servers:
-        if _crosses(server):
-            documents.append(_domain(rollout))
-        documents.append(_graph(rollout, server))
         lines += reasons(server)
     text = "\n".join([*lines, yaml_text(*documents)])
     return (LaunchFile(path="dynamo.yaml", text=text),)
@@ -53,25 +53,34 @@ def _domain(rollout: Rollout) -> dict[str, Any]:
     }
 
 
-def _graph(rollout: Rollout, server: Server) -> dict[str, Any]:
-    worker: dict[str, Any] = {
-        "name": "Worker",
-        "type": "worker",
-        "replicas": 1,
-        "sharedMemorySize": f"{server.shared_memory_bytes // _GIB}Gi",
-        "podTemplate": {"spec": _worker_pod(rollout, server)},
-    }
-    if server.num_nodes > 1:
-        worker["multinode"] = {"nodeCount": server.num_nodes}
+def _graph(rollout: Rollout) -> dict[str, Any]:
     return {
         "apiVersion": "nvidia.com/v1beta1",
         "kind": "DynamoGraphDeployment",
         "metadata": {"name": rollout.name},
         "spec": {
             "backendFramework": rollout.engine,
-            "components": [_frontend(rollout), worker],
+            "components": [
+                _frontend(rollout),
+                *(_worker(rollout, server) for server in rollout.servers),
+            ],
         },
     }
+
+
+def _worker(rollout: Rollout, server: Server) -> dict[str, Any]:
+    """One server: a worker for everything, or the prefill or decode workers of two pools."""
+    kind = "worker" if len(rollout.servers) == 1 else server.name
+    worker: dict[str, Any] = {
+        "name": kind.capitalize(),
+        "type": kind,
+        "replicas": 1,
+        "sharedMemorySize": f"{server.shared_memory_bytes // _GIB}Gi",
+        "podTemplate": {"spec": _worker_pod(rollout, server)},
+    }
+    if server.num_nodes > 1:
+        worker["multinode"] = {"nodeCount": server.num_nodes}
+    return worker
 
 
 def _frontend(rollout: Rollout) -> dict[str, Any]:

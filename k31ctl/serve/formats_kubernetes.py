@@ -102,7 +102,7 @@ def _pod(rollout: Rollout, server: Server, *, follower: bool) -> dict[str, Any]:
     annotations = {
         "prometheus.io/scrape": "true",
         "prometheus.io/path": "/metrics",
-        "prometheus.io/port": str(server.port),
+        "prometheus.io/port": str(server.metrics_port),
     }
     labels = {"app": f"{rollout.name}-{server.name}"}
     spec = pod_spec(
@@ -120,13 +120,13 @@ def _pod(rollout: Rollout, server: Server, *, follower: bool) -> dict[str, Any]:
 def pod_spec(
     rollout: Rollout, server: Server, *, follower: bool, arguments: list[str]
 ) -> dict[str, Any]:
-    """The pod of one node; several nodes use the host's network, where RDMA is."""
+    """The pod of one node; several nodes, and two pools, use the host's network, where RDMA is."""
     spec: dict[str, Any] = {
         "terminationGracePeriodSeconds": _GRACE_S,
         "containers": [_container(rollout, server, follower=follower, arguments=arguments)],
         "volumes": _volumes(rollout, server),
     }
-    if server.num_nodes > 1:
+    if rollout.num_nodes > 1:
         spec = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet", **spec}
     return spec
 

@@ -66,9 +66,19 @@ class Gathered:
 
 
 def gather(
-    store: Store, *, model: str, engine: str, on: str, draft: str | None, image: str | None
+    store: Store,
+    *,
+    model: str,
+    engine: str,
+    on: str,
+    draft: str | None,
+    image: str | None,
+    node: Node | None = None,
 ) -> Gathered:
-    """Return the parts of a launch; raises RefusedError where no version reads the model."""
+    """Return the parts of a launch; raises RefusedError where no version reads the model.
+
+    ``node`` goes before the profile that ``on`` names.
+    """
     name, _, version = engine.partition("@")
     if name not in ENGINES:
         raise UsageError(
@@ -88,7 +98,7 @@ def gather(
     return Gathered(
         parts=Parts(
             model=loaded,
-            node=load_node(store, on),
+            node=node or load_node(store, on),
             engine=chosen,
             draft=load_draft(store, draft) if draft else None,
             speed=load_speed(store, None),

@@ -15,7 +15,7 @@ def router_documents(rollout: Rollout, router: Router) -> list[dict[str, Any]]:
     ]
     container = {
         "name": "router",
-        "image": image_of(rollout),
+        "image": router.image or image_of(rollout),
         "command": [*router.program, *words],
         "ports": [{"name": "http", "containerPort": router.port}],
         "readinessProbe": {"httpGet": {"path": "/health", "port": router.port}},

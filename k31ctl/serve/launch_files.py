@@ -20,10 +20,12 @@ from k31ctl.serve.formats_systemd import systemd_files
 from k31ctl.serve.gather import Gathered
 from k31ctl.serve.images import usual_image
 from k31ctl.serve.launch_names import dns_name, folder_of, title_of
-from k31ctl.serve.pools import pool_wishes, router
+from k31ctl.serve.planned_settings import differences, passed_over
+from k31ctl.serve.pool_settings import router
+from k31ctl.serve.pools import pool_wishes
 from k31ctl.serve.prometheus import prometheus_file
 from k31ctl.serve.readme import readme_file
-from k31ctl.serve.rollout import Rollout, Server, Weights
+from k31ctl.serve.rollout import Rollout, Router, Server, Weights
 
 WRITERS: Final[dict[Target, Callable[[Rollout], tuple[LaunchFile, ...]]]] = {
     Target.SHELL: shell_files,
@@ -36,6 +38,11 @@ WRITERS: Final[dict[Target, Callable[[Rollout], tuple[LaunchFile, ...]]]] = {
 }
 _OWN_IMAGE: Final = (Target.COMPOSE, Target.KUBERNETES, Target.KSERVE)
 _ABSOLUTE: Final = (Target.SYSTEMD, Target.KUBERNETES, Target.DYNAMO)
+_NIM: Final = "/nim/"
+_GARBLED: Final = (
+    "two pools of vLLM gave garbled text of Kimi K3 (vLLM issue 52627, open); compare answers with "
+    "one server's before use"
+)
 _NAMES: Final = {Role.UNIFIED: "serve", Role.PREFILL: "prefill", Role.DECODE: "decode"}
 
 
@@ -70,12 +77,20 @@ def rollout(
         image=image,
         served_name=asked.served_name or gathered.repository,
         servers=servers,
-        router=router(*servers) if len(servers) > 1 else None,
+        router=_router(gathered, asked, servers),
         head=place.head,
         hosts=place.hosts,
         interface=place.interface,
-        warnings=_warnings(gathered),
+        warnings=_warnings(gathered, asked, servers),
     )
+
+
+def _router(gathered: Gathered, asked: Asked, servers: tuple[Server, ...]) -> Router | None:
+    """The router of two pools; Dynamo's front end is one by itself."""
+    if len(servers) == 1 or asked.target is Target.DYNAMO:
+        return None
+    prefill, decode = servers
+    return router(gathered.engine.engine, prefill, decode)
 
 
 def _servers(gathered: Gathered, asked: Asked, pools: AskedPools | None) -> tuple[Server, ...]:
@@ -87,11 +102,22 @@ def _servers(gathered: Gathered, asked: Asked, pools: AskedPools | None) -> tupl
     return prefill, compose(gathered, second, name=_NAMES[second.role], first_node=after)
 
 
-def _warnings(gathered: Gathered) -> tuple[str, ...]:
+def _warnings(gathered: Gathered, asked: Asked, servers: tuple[Server, ...]) -> tuple[str, ...]:
     model = gathered.model
-    if model.architecture in gathered.catalog.kimi_architectures or not gathered.engine.development:
-        return gathered.warnings
-    return (*gathered.warnings, f"unverified: nobody has published a launch of {model.name}")
+    sparse = model.indexer is not None
+    found = [*gathered.warnings, *asked.warnings]
+    found += passed_over(gathered.engine.engine, asked.planned, sparse=sparse)
+    for server in servers:
+        found += differences(asked, server)
+    if asked.image is not None and _NIM in asked.image:
+        told = "is a NIM container: the command here takes the place of its own"
+        found.append(f"{asked.image} {told}")
+    if len(servers) > 1 and gathered.engine.engine == "vllm":
+        found.append(_GARBLED)
+    known = model.architecture in gathered.catalog.kimi_architectures
+    if gathered.engine.development and not known:
+        found.append(f"unverified: nobody has published a launch of {model.name}")
+    return tuple(found)
 
 
 def launch_files(made: Rollout, target: Target) -> tuple[LaunchFile, ...]:

@@ -46,8 +46,12 @@ def room(
     flags: Mapping[str, object],
     *,
     asked_len: int | None,
+    batch: int | None = None,
 ) -> Room:
-    """Return the room of a deployment; raises RefusedError where it does not hold what is asked."""
+    """Return the room of a deployment; raises RefusedError where it does not hold what is asked.
+
+    ``batch`` is how many requests are wanted at once; fewer run where no more fit.
+    """
     limit = parts.model.max_position_embeddings
     if asked_len is not None and asked_len > limit:
         raise UsageError(
@@ -70,7 +74,7 @@ def room(
     held = f"the cache holds {holds:,} requests of {usual:,} tokens at once"
     engine = parts.engine.engine
     published_count = first_number(flags, (COUNT_FLAG[engine],))
-    count = _count(engine, flags, holds)
+    count = _count(engine, flags, holds, batch or 0)
     return Room(
         max_model_len=length,
         length_reason=reason,
@@ -79,7 +83,7 @@ def room(
     )
 
 
-def _count(engine: str, flags: Mapping[str, object], holds: int) -> int | None:
+def _count(engine: str, flags: Mapping[str, object], holds: int, batch: int) -> int | None:
     """Requests at once: what the recipe says or the engine takes, and no more than fit.
 
     SGLang counts for itself, except that speculation makes 48 of what is not set.
@@ -87,8 +91,9 @@ def _count(engine: str, flags: Mapping[str, object], holds: int) -> int | None:
     published = first_number(flags, (COUNT_FLAG[engine],))
     if engine == "sglang":
         drafts = "--speculative-algorithm" in flags
-        return min(int(published), holds) if published else (holds if drafts else None)
-    return max(1, min(int(published or _USUAL_COUNT[engine]), holds))
+        most = max(int(published), batch) if published else holds
+        return min(most, holds) if published or drafts else None
+    return max(1, min(max(int(published or _USUAL_COUNT[engine]), batch), holds))
 
 
 def _too_small(

@@ -30,12 +30,6 @@ _TOKENSPEED_ALWAYS: Final[dict[str, object]] = {
     "--disable-kvstore": True,
 }
 _TOKENSPEED_SOURCE: Final = "lightseekorg/tokenspeed docs/recipes/models.md"
-_DENSE_ONLY: Final = (
-    _ATTENTION,
-    _BACKEND,
-    "--decode-attention-backend",
-    "--prefill-attention-backend",
-)
 
 
 def basic_settings(ledger: Ledger, gathered: Gathered) -> None:
@@ -64,40 +58,6 @@ def basic_settings(ledger: Ledger, gathered: Gathered) -> None:
                 source=_TOKENSPEED_SOURCE,
                 standing=Standing.PUBLISHED,
             )
-
-
-def sparse_settings(ledger: Ledger, gathered: Gathered) -> None:
-    """Take out what only dense attention has, and put the sparse kernel and its row format."""
-    if gathered.model.indexer is None:
-        return
-    for flag in _DENSE_ONLY:
-        ledger.drop(flag, "a kernel of dense attention; this model's attention is sparse")
-    gpu, engine = gathered.node.gpu, gathered.engine.engine
-    if engine != "vllm" or gpu.vendor == "amd":
-        return
-    source = "docs.vllm.ai latest, vllm.models.kimi_k3.nvidia.dsa"
-    if ledger.values.get(_KV) == "fp8":
-        ledger.put(
-            _KV,
-            "fp8_ds_mla",
-            "fp8 rows of sparse attention: 656 bytes with their scales",
-            source=source,
-            standing=Standing.UNVERIFIED,
-        )
-    ledger.put(
-        _BACKEND,
-        "FLASHMLA_SPARSE",
-        "the sparse kernel that reads these rows",
-        source=source,
-        standing=Standing.UNVERIFIED,
-    )
-    ledger.put(
-        _ATTENTION,
-        {"indexer_kv_dtype": "fp8"},
-        "index keys in fp8, as the plan counts them",
-        source=source,
-        standing=Standing.UNVERIFIED,
-    )
 
 
 def cache_settings(ledger: Ledger, gathered: Gathered, asked: KvFormat | None) -> None:

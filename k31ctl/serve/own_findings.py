@@ -14,11 +14,25 @@ from k31ctl.serve.read.launch_file import launches_in
 from k31ctl.serve.read.source import source_of
 from k31ctl.serve.rollout import Rollout
 
-_STARTS_NOTHING = ("README.md", "prometheus.yaml", "router.sh")
+_BESIDE = ("README.md", "prometheus.yaml", "router.sh", "router.compose.yaml")
+_OTHERS = (".sbatch", "-router.service")
+
+
+def starts_engine(file: LaunchFile) -> bool:
+    """Whether a file starts an engine itself; a router and a batch script start others."""
+    return file.path not in _BESIDE and not file.path.endswith(_OTHERS)
 
 
 def _content(file: LaunchFile) -> bytes:
     return file.text.encode("utf-8", "surrogateescape")
+
+
+def _nodes(made: Rollout, file: LaunchFile) -> int:
+    """Nodes of the server that a file starts; 0 where one file starts several servers."""
+    if len(made.servers) == 1:
+        return made.servers[0].num_nodes
+    own = [server.num_nodes for server in made.servers if server.name in file.path]
+    return own[0] if len(own) == 1 else 0
 
 
 def _is_router(words: Sequence[str]) -> bool:
@@ -35,17 +49,20 @@ def own_findings(
     """
     engine = gathered.engine
     version = engine.version if engine.development else gathered.version
-    asked = Asked(
-        engine=f"{gathered.catalog.engine}@{version}",
-        hardware=gathered.node.id,
-        node=gathered.node,
-        nodes=made.servers[0].num_nodes if len(made.servers) == 1 else 0,
-        model=gathered.spec,
-    )
+
+    def asked(file: LaunchFile) -> Asked:
+        return Asked(
+            engine=f"{gathered.catalog.engine}@{version}",
+            hardware=gathered.node.id,
+            node=gathered.node,
+            nodes=_nodes(made, file),
+            model=gathered.spec,
+        )
+
     linted = [
-        lint(store, found, asked, name=file.path)
+        lint(store, found, asked(file), name=file.path)
         for file in files
-        if file.path not in _STARTS_NOTHING and not file.path.endswith(".sbatch")
+        if starts_engine(file)
         for found in launches_in(source_of(_content(file), name=file.path))
         if not _is_router(found.texts)
     ]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from k31ctl.core.costing import NO_WISHES
-from k31ctl.core.kv_cache import KvFormat, StateDtype
+from k31ctl.core.kv_cache import IndexFormat, KvFormat, StateDtype
 from k31ctl.core.layout_rules import AskedLayout
 from k31ctl.core.request import PlanRequest
 from k31ctl.core.workload import AskedWorkload
@@ -13,6 +13,12 @@ FRACTION_FLAGS: Final = ("--gpu-memory-utilization", "--mem-fraction-static")
 CHUNK_FLAGS: Final = ("--max-num-batched-tokens", "--chunked-prefill-size")
 LENGTH_FLAGS: Final = ("--max-model-len", "--context-length")
 _STATE_FLAGS: Final = ("--mamba-ssm-dtype", "--mamba-ssm-cache-dtype")
+_NO_PREFIXES: Final = {
+    "--enable-prefix-caching": False,
+    "--disable-radix-cache": True,
+    "--disable-prefix-caching": False,
+}
+_REPLAY: Final = ("--enable-linear-replayssm-spec", "--use-replayssm")
 _LAZY_SLOTS: Final = 4
 _KV_FORMATS: Final = {
     "fp8": KvFormat.FP8,
@@ -52,20 +58,20 @@ def plan_request(
     """Return the request that describes these settings to the memory model."""
     chunk = first_number(flags, CHUNK_FLAGS)
     state = first_text(flags, _STATE_FLAGS)
+    pool = first_number(flags, ("--kv-cache-memory-bytes",))
     lazy = flags.get("--mamba-radix-cache-strategy") == "extra_buffer_lazy"
     return PlanRequest(
         contexts=(context_tokens,),
         batches=(1,),
         layout=layout,
         kv_dtype=_KV_FORMATS.get(first_text(flags, ("--kv-cache-dtype",))),
-        index_dtype=None,
+        index_dtype=_index_format(flags),
         state_dtype=StateDtype.BF16 if state == "bfloat16" else StateDtype.FP32,
-        kv_memory_bytes=None,
+        kv_memory_bytes=int(pool) if pool else None,
         max_model_len=max_model_len,
-        prefix_caching=flags.get("--enable-prefix-caching") is not False
-        and flags.get("--disable-radix-cache") is not True,
+        prefix_caching=not any(flags.get(name) is off for name, off in _NO_PREFIXES.items()),
         draft_tokens=draft_tokens,
-        replay_ssm=flags.get("--enable-linear-replayssm-spec") is True,
+        replay_ssm=any(flags.get(name) is True for name in _REPLAY),
         state_slots=_LAZY_SLOTS if lazy else None,
         chunk_tokens=int(chunk) if chunk else None,
         memory_fraction=first_number(flags, FRACTION_FLAGS),
@@ -79,6 +85,13 @@ def plan_request(
         cost=NO_WISHES,
         simulation=None,
     )
+
+
+def _index_format(flags: Mapping[str, object]) -> IndexFormat | None:
+    """The type of index keys where it is set to one that is counted."""
+    config = flags.get("--attention-config")
+    word = config.get("indexer_kv_dtype") if isinstance(config, Mapping) else None
+    return IndexFormat(word) if word in list(IndexFormat) else None
 
 
 def first_text(flags: Mapping[str, object], names: tuple[str, ...]) -> str:

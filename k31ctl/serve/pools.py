@@ -1,4 +1,4 @@
-"""Prefill and decode as pools of their own, and the router before them."""
+"""Prefill and decode as pools of their own: what each of them is asked for."""
 
 from dataclasses import replace
 from typing import Final
@@ -9,15 +9,9 @@ from k31ctl.core.recipe import Role
 from k31ctl.errors import RefusedError, UsageError
 from k31ctl.serve.asked import Asked, Target
 from k31ctl.serve.gather import Gathered
-from k31ctl.serve.ledger import Ledger
 from k31ctl.serve.recipe_choice import gpu_word
-from k31ctl.serve.rollout import NodeValue, Router, Server, Standing, Where, Word
 
-BOOTSTRAP_PORT: Final = 8998
-ROUTER_PORT: Final = 8000
-_NEVER_S: Final = 999_999
-_MODE: Final = "--disaggregation-mode"
-_SOURCE: Final = "sgl-project/sglang cookbook Kimi-K3, disaggregation"
+_SOURCE: Final = "published recipes of Kimi K3, disaggregation"
 _SIZES: Final = ("tp", "pp", "dp", "ep", "dcp")
 
 
@@ -32,19 +26,19 @@ def pool_wishes(gathered: Gathered, asked: Asked, pools: AskedPools) -> tuple[As
 
 def _check(gathered: Gathered, asked: Asked) -> None:
     engine = gathered.engine
-    if engine.engine != "sglang":
+    if engine.engine not in ("sglang", "vllm"):
         raise RefusedError(
-            f"{engine.name} needs a router with an agent beside every pool, which is not written",
+            f"nobody has published pools of {engine.name} for this model",
             where="--disaggregate",
-            remedy="use --engine sglang, whose own router joins the pools",
+            remedy="use --engine sglang or --engine vllm, whose routers join the pools",
             rule="serve-pools-engine",
-            source="vLLM issue 52627: corrupted output with NIXL pools of Kimi K3",
+            source="TokenSpeed 0.1.1 moves a cache with Mooncake alone; no recipe of it is known",
         )
-    if asked.target is Target.DYNAMO:
+    if asked.target is Target.KSERVE:
         raise UsageError(
-            "pools are not written as a Dynamo graph",
-            where="--as dynamo",
-            remedy="use --as kubernetes",
+            "KServe's service is written for one server",
+            where="--as kserve",
+            remedy="use --as kubernetes or --as dynamo",
         )
 
 
@@ -80,44 +74,3 @@ def _usual(gathered: Gathered, role: Role) -> int:
             source=_SOURCE,
         )
     return min(known)
-
-
-def role_settings(ledger: Ledger, role: Role, *, engine: str) -> None:
-    """Put what makes a server one half; a recipe for the role says the same."""
-    if engine != "sglang" or role not in (Role.PREFILL, Role.DECODE):
-        return
-    values: dict[str, object] = {
-        _MODE: role.value,
-        "--disaggregation-transfer-backend": "nixl",
-    }
-    if role is Role.PREFILL:
-        values["--disaggregation-bootstrap-port"] = BOOTSTRAP_PORT
-    for flag, value in values.items():
-        ledger.settle(
-            flag,
-            value,
-            "this pool does one half of the work" if flag == _MODE else "joins the two pools",
-            source=_SOURCE,
-            standing=Standing.DERIVED,
-        )
-
-
-def router(prefill: Server, decode: Server) -> Router:
-    """The router of two pools; the prefill's bootstrap port stands beside its address."""
-    words: tuple[Word, ...] = (
-        "--pd-disaggregation",
-        "--prefill",
-        NodeValue(where=Where.PREFILL, before="http://", after=f":{prefill.port}"),
-        str(BOOTSTRAP_PORT),
-        "--decode",
-        NodeValue(where=Where.DECODE, before="http://", after=f":{decode.port}"),
-        "--host",
-        "0.0.0.0",
-        "--port",
-        str(ROUTER_PORT),
-        "--disable-circuit-breaker",
-        "--health-check-interval-secs",
-        str(_NEVER_S),
-    )
-    program = ("python3", "-m", "sglang_router.launch_router")
-    return Router(program=program, words=words, port=ROUTER_PORT)

@@ -18,7 +18,7 @@ def prometheus_file(rollout: Rollout) -> LaunchFile:
                 "job_name": f"{rollout.name}-{server.name}",
                 "metrics_path": "/metrics",
                 "scrape_interval": "15s",
-                "static_configs": [{"targets": [f"{host}:{server.port}"]}],
+                "static_configs": [{"targets": [f"{host}:{server.metrics_port}"]}],
             }
         )
     text = "\n".join([*heading(rollout), yaml_text({"scrape_configs": configs})])

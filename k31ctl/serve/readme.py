@@ -1,5 +1,6 @@
 """The README of a launch: how to start it, what to see, how to check it, how to go back."""
 
+import json
 import shlex
 from typing import Final
 
@@ -11,6 +12,7 @@ from k31ctl.serve.rollout import Rollout, Server
 from k31ctl.units import show
 
 _MINUTE_S: Final = 60
+_FEW_TOKENS: Final = 256
 _START: Final = {
     Target.SHELL: "bash {file}",
     Target.SLURM: "sbatch {file}",
@@ -74,6 +76,8 @@ def _start(rollout: Rollout, target: Target, files: list[LaunchFile]) -> list[st
     else:
         where = "On its own node, each:" if target is Target.COMPOSE and nodes > 1 else "Run:"
         lines += [where, "", "```sh", *(_START[target].format(file=f.path) for f in files), "```"]
+    if rollout.router is not None and rollout.router.note:
+        lines += ["", f"{rollout.router.note[0].upper()}{rollout.router.note[1:]}."]
     folder = rollout.weights.folder
     if folder is None:
         size = show(rollout.weights.num_bytes, "B")
@@ -111,16 +115,38 @@ def _check(rollout: Rollout, target: Target) -> list[str]:
     if rollout.router is None:
         health = f"{url}{rollout.servers[0].health}"
         lines.insert(1, shlex.join(["curl", "--fail", health]))
+    lines.append(_question(rollout.served_name, url))
     if target is Target.KUBERNETES:
         name = "router" if rollout.router else rollout.servers[0].name
         forward = f"service/{rollout.name}-{name}-http"
         lines.insert(1, f"kubectl port-forward {forward} {front}:{front} &")
-    return [*lines, "```", "", "`prometheus.yaml` is the scrape configuration of its metrics."]
+    return [
+        *lines,
+        "```",
+        "",
+        "`prometheus.yaml` is the scrape configuration of its metrics. "
+        f"`k31ctl lint FILE --readback {url}` holds what runs against these files, "
+        f"`k31ctl bench {url}` measures it.",
+    ]
+
+
+def _question(name: str, url: str) -> str:
+    """A command that asks the model one thing."""
+    asked = {"model": name, "messages": [{"role": "user", "content": "7 times 8?"}]}
+    body = json.dumps({**asked, "max_tokens": _FEW_TOKENS})
+    kind = "Content-Type: application/json"
+    words = ["curl", "--fail", "--header", kind, "--data", body, f"{url}/v1/chat/completions"]
+    return shlex.join(words)
 
 
 def _back(target: Target, files: list[LaunchFile]) -> list[str]:
     lines = [f"- {_STOP[target].format(file=f.path)}" for f in files]
-    return [*lines, f"- go back: {_BACK.get(target, _USUAL_BACK)}."]
+    return [
+        *lines,
+        "- after a crash: what is left in /dev/shm takes memory until it is removed; "
+        "`k31ctl doctor` finds it",
+        f"- go back: {_BACK.get(target, _USUAL_BACK)}.",
+    ]
 
 
 def _settings(server: Server) -> list[str]:

@@ -116,6 +116,7 @@ class Server:
     start_low_s: float
     start_high_s: float
     ready_line: str
+    metrics_port: int
 
     @property
     def node_values(self) -> tuple[NodeValue, ...]:
@@ -138,11 +139,16 @@ class Server:
 
 @frozen
 class Router:
-    """What stands before two pools; ``words`` name each by the host of its first node."""
+    """What stands before two pools; ``words`` name each by the host of its first node.
+
+    ``image`` is its own, None where it is that of the servers; ``note`` is for whoever starts it.
+    """
 
     program: tuple[str, ...]
     words: tuple[Word, ...]
     port: int
+    image: str | None = None
+    note: str = ""
 
 
 @frozen

@@ -18,6 +18,8 @@ PROGRAMS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "tokenspeed": (("ts", "serve"), ()),
 }
 PORTS: Final = {"vllm": 8000, "sglang": 30000, "tokenspeed": 8000}
+METRICS_PORTS: Final = {"tokenspeed": 29000}
+_METRICS: Final = "--prometheus-port"
 HEALTH: Final = {"vllm": "/health", "sglang": "/health", "tokenspeed": "/readiness"}
 READY_LINES: Final = {
     "vllm": "Application startup complete.",
@@ -54,6 +56,9 @@ def answer_settings(ledger: Ledger, gathered: Gathered, asked: Asked) -> None:
     if on_amd and "--sampling-backend" not in ledger.flags:
         reason = "on AMD it decodes greedily unless this is set"
         put("--sampling-backend", "triton", reason, Standing.DERIVED)
+    if engine == "tokenspeed":
+        reason = "Prometheus reads /metrics here; without it the gateway takes any free port"
+        put(_METRICS, METRICS_PORTS[engine], reason, Standing.DERIVED)
     if engine == "sglang":
         put("--enable-metrics", True, "Prometheus reads /metrics", Standing.DERIVED)
 

@@ -27,6 +27,7 @@ _OF_ONE_LAYOUT: Final = (
     "--data-parallel-hybrid-lb",
     "--nnodes",
 )
+_TEXT_ONLY: Final = "--language-model-only"
 _MEGA: Final = {"--moe-backend": "deep_gemm_mega_moe", "--moe-runner-backend": "deep_gemm"}
 
 
@@ -71,10 +72,12 @@ def add_overlays(ledger: Ledger, gathered: Gathered, asked: Asked, layout: Layou
                 remedy=f"for {engine} there are: {', '.join(known) or 'none'}",
             )
     if asked.text_only and engine != "vllm":
-        raise UsageError(
-            f"{engine} has no flag that leaves the vision encoder out",
-            where="--text-only",
-            remedy="leave it out, or use --engine vllm",
+        ledger.put(
+            _TEXT_ONLY,
+            True,
+            flag_reason(_TEXT_ONLY),
+            source=gathered.parser,
+            standing=Standing.ASKED,
         )
     sizes = SIZE_FLAGS[engine].values()
     for overlay in overlays:

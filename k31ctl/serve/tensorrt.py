@@ -28,6 +28,7 @@ from k31ctl.serve.gather import repository_of
 from k31ctl.serve.launch_names import dns_name, folder_of, title_of
 from k31ctl.serve.memory_settings import SOURCE, room
 from k31ctl.serve.plan_request import plan_request
+from k31ctl.serve.planned_settings import differences, passed_over
 from k31ctl.serve.rollout import Choice, Rollout, Server, Standing, Weights
 from k31ctl.serve.server_settings import SHARED_MEMORY_BYTES, start_times
 
@@ -86,7 +87,12 @@ def tensorrt_rollout(
         head=place.head,
         hosts=place.hosts,
         interface=place.interface,
-        warnings=("unverified: its flags are not catalogued; they follow its deployment guide",),
+        warnings=(
+            "unverified: its flags are not catalogued; they follow its deployment guide",
+            *asked.warnings,
+            *passed_over(ENGINE, asked.planned, sparse=False),
+            *differences(asked, server),
+        ),
     )
 
 
@@ -129,6 +135,7 @@ def _server(store: Store, parts: Parts, asked: Asked) -> Server:
         start_low_s=low,
         start_high_s=high,
         ready_line="",
+        metrics_port=asked.port or _PORT,
     )
 
 

@@ -87,7 +87,7 @@ def test_a_plan_with_it_is_nearer_surer_and_says_why(
     assert now["tpot_s_high"] / now["tpot_s_low"] < 0.8 * was["tpot_s_high"] / was["tpot_s_low"]
     (said,) = [a for a in after["assumptions"] if a["id"] == "calibration"]
     assert "12 loads" in said["text"]
-    assert after["inputs"]["asked"]["calibration"] == str(site[1])
+    assert after["inputs"]["deployment"]["calibration"] == str(site[1])
     assert after["warnings"] == before["warnings"]
 
 

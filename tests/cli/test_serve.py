@@ -133,6 +133,7 @@ def test_a_release_newer_than_the_catalog_is_warned_about(k31ctl: Run) -> None:
         (("kimi-k3", "--hosts", "a,b"), 2, "2 hosts are named for 1 nodes"),
         (("kimi-k3", "--nodes", "2", "--hosts", "a,a"), 2, "names a host twice"),
         (("kimi-k3", "--draft-tokens", "3"), 2, "there is no draft model"),
+        (("kimi-k3", "--out", ""), 2, "an empty name is no folder"),
         (("kimi-k3", "--engine", "vllm@"), 2, "'vllm@' names no version"),
         (("nothing", "--json"), 3, "no profile is called 'nothing'"),
     ],
@@ -163,6 +164,130 @@ def test_a_plan_that_was_written_down_is_what_is_served(k31ctl: Run, tmp_path: P
     assert server["layout"] == {"tp": 16, "pp": 1, "dp": 1, "ep": 16, "dcp": 1}
     by_flag = {s["flag"]: s for s in done["result"]["settings"]}
     assert "of 32,768 tokens at once" in by_flag["--max-num-seqs"]["reason"]
+
+
+def planned(k31ctl: Run, folder: Path, *words: str) -> str:
+    """The file of a plan that was asked for with these words."""
+    plan = folder / "plan.json"
+    done = k31ctl("plan", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    plan.write_text(done.stdout)
+    return str(plan)
+
+
+def test_what_a_plan_settles_is_started_and_counted_as_planned(k31ctl: Run, tmp_path: Path) -> None:
+    cache = ("--kv-dtype", "bf16", "--state-dtype", "bf16", "--kv-memory", "40GiB")
+    draft = ("--draft", "inferact-k3-dspark", "--draft-tokens", "5")
+    other = ("--no-prefix-caching", "--text-only", "--context", "32k")
+    plan = planned(k31ctl, tmp_path, "kimi-k3", *cache, *draft, *other)
+    done = document(k31ctl("serve", "--plan", plan, "--json"))
+    by_flag = {s["flag"]: s["value"] for s in done["result"]["settings"]}
+    assert by_flag["--kv-cache-dtype"] == "bfloat16"
+    assert by_flag["--mamba-ssm-cache-dtype"] == "bfloat16"
+    assert by_flag["--kv-cache-memory-bytes"] == str(40 * 2**30)
+    assert by_flag["--enable-prefix-caching"] == "off"
+    assert by_flag["--language-model-only"] == "on"
+    assert "num_speculative_tokens=5" in by_flag["--speculative-config"]
+    (server,) = done["result"]["servers"]
+    capacity = json.loads(Path(plan).read_text())["result"]["capacity"]
+    assert server["predicted"]["kv_cache_tokens"] == capacity["kv_cache_tokens"]
+    assert done["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("engine", "expected"),
+    [
+        ("vllm", ("--disable-prefix-caching", "--max-num-batched-tokens 4096")),
+        ("sglang", ("--disable-radix-cache", "--chunked-prefill-size 4096")),
+        ("tokenspeed", ("--disable-prefix-caching", "--chunked-prefill-size 4096")),
+    ],
+)
+def test_each_engine_is_told_what_a_plan_settles_in_its_own_words(
+    k31ctl: Run, tmp_path: Path, engine: str, expected: tuple[str, str]
+) -> None:
+    cache = ("--no-prefix-caching", "--chunk-tokens", "4096", "--state-dtype", "bf16")
+    other = ("--text-only", "--memory-fraction", "0.9", "--context", "8k")
+    plan = planned(k31ctl, tmp_path, "kimi-k3", "--engine", engine, *cache, *other)
+    done = k31ctl("serve", "--plan", plan)
+    assert done.returncode == 0, done.stderr
+    for word in (*expected, "--language-model-only", "0.9", "bfloat16"):
+        assert f"{word}\n" in done.stdout
+    assert " of the plan is not taken" not in done.stderr
+
+
+def test_what_no_flag_says_is_warned_about_once_each(k31ctl: Run, tmp_path: Path) -> None:
+    words = ("--engine", "sglang", "--kv-memory", "40GiB", "--lora", "8", "--batch", "64")
+    plan = planned(k31ctl, tmp_path, "kimi-k3", *words)
+    warnings = document(k31ctl("serve", "--plan", plan, "--json"))["warnings"]
+    assert warnings[0] == "--kv-memory of the plan is not taken: sglang has no such flag"
+    assert warnings[1] == "--lora 8 of the plan is not taken: serve writes nothing for it"
+    assert warnings[2].startswith("the plan counted ")
+    assert warnings[3].startswith("the plan asks for 64 requests at once; the cache holds ")
+    assert len(warnings) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("kimi-k3.1-pro", "--model-path", "/m"), "kimi-k3.1-pro is asked for, and the plan is"),
+        (("--engine", "sglang"), "the plan is for vllm@0.33.0"),
+        (("--engine", "vllm@0.34.0"), "the plan is for vllm@0.33.0"),
+        (("--on", "8x-b200"), "the plan is for 8x-b300"),
+        (("--nodes", "2"), "--nodes 2 is asked for, and the plan is for --nodes 1"),
+        (("--tp", "4"), "the plan is for --tp 8"),
+    ],
+)
+def test_another_deployment_than_the_plans_is_a_contradiction(
+    k31ctl: Run, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    plan = planned(k31ctl, tmp_path, "kimi-k3")
+    done = k31ctl("serve", *words, "--plan", plan)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_the_same_deployment_in_other_words_is_none(k31ctl: Run, tmp_path: Path) -> None:
+    plan = planned(k31ctl, tmp_path, "kimi-k3", "--kv-dtype", "fp8", "--context", "8k,16k")
+    words = ("kimi-k3", "--engine", "vllm", "--on", "8x-b300", "--nodes", "1", "--tp", "8")
+    done = k31ctl("serve", *words, "--plan", plan, "--kv-dtype", "bf16")
+    assert done.returncode == 0
+    assert "--kv-dtype bf16 is taken in the place of the plan's fp8" in done.stderr
+    assert "the plan has 2 lengths; the first, 8,192 tokens, is the usual one" in done.stderr
+
+
+def test_the_document_of_a_search_is_no_plan(k31ctl: Run, tmp_path: Path) -> None:
+    plan = planned(k31ctl, tmp_path, "kimi-k3", "--search", "--max-nodes", "1")
+    done = k31ctl("serve", "--plan", plan)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "the document of a search, which holds many plans" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "gate",
+    ["kv_cache_tokens>=1000000", "errors==0", "serve.max_requests>=1", "start_high_s<=7200"],
+)
+def test_a_gate_that_holds_is_in_the_document(k31ctl: Run, gate: str) -> None:
+    (held,) = document(k31ctl("serve", "kimi-k3", "--json", "--gate", gate))["result"]["gates"]
+    assert (held["gate"], held["passed"]) == (gate, True)
+
+
+def test_a_gate_that_does_not_hold_keeps_files_from_being_written(
+    k31ctl: Run, tmp_path: Path
+) -> None:
+    words = ("serve", "kimi-k3", "--gate", "kv_cache_tokens>=1e12", "--out", str(tmp_path / "k3"))
+    done = k31ctl(*words)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "kv_cache_tokens>=1e12 does not hold: it is " in done.stderr
+    told = k31ctl(*words, "--json")
+    assert told.returncode == 4
+    assert document(told)["result"]["gates"][0]["passed"] is False
+    assert not (tmp_path / "k3").exists()
+
+
+@pytest.mark.parametrize("gate", ["kv_cache_tokens", "nothing>=1"])
+def test_a_gate_on_nothing_is_a_mistake(k31ctl: Run, gate: str) -> None:
+    done = k31ctl("serve", "kimi-k3", "--gate", gate)
+    assert (done.returncode, done.stdout) == (2, "")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": "k31ctl/plan/v1", "inputs": {}}'])

@@ -316,7 +316,11 @@ def test_a_server_without_ranges_is_refused_for_a_part(large: HubServer, part: P
 @pytest.mark.parametrize(
     ("options", "code", "told"),
     [
-        (("--layers", "9"), 2, "no tensor of the checkpoint is chosen"),
+        (("--layers", "9"), 2, "the checkpoint has no layer 9"),
+        (("--layers", "0-9"), 2, "the checkpoint has no layer 4 and 5 more"),
+        (("--experts", "0-99"), 2, "the checkpoint has no expert"),
+        (("--tensors", "nothing*"), 2, "no tensor of the checkpoint is chosen"),
+        (("--layers", "0", "--port", "8080"), 2, "this option is for --serve alone"),
         (("--layers", "x"), 2, "not a range of whole numbers"),
         (("--tp", "2"), 2, "a layout without a rank"),
         (("--rank", "4", "--tp", "2", "--pp", "2"), 2, "there is no rank 4 among 4"),

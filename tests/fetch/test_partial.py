@@ -27,9 +27,10 @@ from k31ctl.fetch.selection import (
     numbers,
     rank_of,
 )
-from k31ctl.fetch.source import CopySource, HubSource, Source
+from k31ctl.fetch.source import HubSource, Source
 from k31ctl.fetch.throttle import Throttle
 from k31ctl.fetch.verify import Wanted, verify_checkpoint
+from tests.fetch.copy_source import CopySource
 from tests.fetch.hub_server import REPO, HubServer, running_hub
 from tests.fetch.tiny_checkpoint import SHARDS, write_tiny
 

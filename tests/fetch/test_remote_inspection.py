@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from k31ctl.catalog import Store, default_folders
-from k31ctl.errors import UsageError
+from k31ctl.errors import K31Error, UsageError
 from k31ctl.fetch.inspection import Inspection
 from k31ctl.fetch.remote_inspection import inspect_hub
 from tests.fetch.hub_server import REPO, HubServer, running_hub
@@ -79,3 +79,10 @@ def test_a_hostile_length_is_refused(hub: HubServer, length: int) -> None:
 def test_what_names_no_repository_is_refused(hub: HubServer, spec: str) -> None:
     with pytest.raises(UsageError, match="names no repository"):
         inspected(hub, spec)
+
+
+def test_a_broken_configuration_is_said_to_be_the_repository_s(hub: HubServer) -> None:
+    hub.files["config.json"] = b"{"
+    with pytest.raises(K31Error) as failure:
+        inspected(hub)
+    assert failure.value.place.startswith(f"hub:{REPO}@0123456789ab/config.json")

@@ -84,6 +84,74 @@ if TYPE_CHECKING:
 environment_variables = {"VLLM_PORT": None, "VLLM_DEBUG": None}
 """,
 }
+TOKENSPEED = {
+    "tokenspeed/__init__.py": "NAME = 'TOKENSPEED_ONLY_IN_SOURCE'\n",
+    "tokenspeed-9.3.dist-info/METADATA": "Metadata-Version: 2.1\nName: tokenspeed\nVersion: 9.3\n",
+    "tokenspeed/cli/__init__.py": "",
+    "tokenspeed/cli/_argsplit.py": """
+_ORCH_FLAGS = {"--drain-timeout", "--control-port"}
+_FANOUT_FLAGS = {"--model"}
+_ALIASES = {"--tp": "--tensor-parallel-size"}
+_GATEWAY_USER_FACING = {"--port", "--host"}
+_GATEWAY_OVERRIDE = {"--tool-call-parser"}
+_ENGINE_MULTI_VALUE_FLAGS = {"--capture-sizes"}
+class OrchestratorOpts:
+    drain_timeout = 30
+    control_port = None
+""",
+    "tokenspeed/runtime/__init__.py": "",
+    "tokenspeed/runtime/utils/__init__.py": "",
+    "tokenspeed/runtime/utils/env.py": """
+class EnvBool:
+    def __init__(self, default): self.default = default
+class Envs:
+    TOKENSPEED_CHECK = EnvBool(False)
+envs = Envs()
+""",
+    "tokenspeed/runtime/utils/server_args.py": """
+import argparse
+from tokenspeed_kernel.ops.attention import CHUNK
+from tokenspeed_kernel.platform import current_platform
+import flashinfer.sampling
+class ServerArgs:
+    @staticmethod
+    def add_cli_args(parser):
+        parser.allow_abbrev = False
+        parser.add_argument("--model", required=True)
+        parser.add_argument("--block-sizes", type=int, nargs="+")
+        parser.add_argument("--memory", type=int, default=current_platform().total_memory)
+""",
+    "tokenspeed_kernel/__init__.py": "raise RuntimeError('there is no GPU')\n",
+    "tokenspeed_kernel/ops/__init__.py": "raise RuntimeError('there is no compiler')\n",
+    "tokenspeed_kernel/platform.py": """
+from dataclasses import dataclass
+from typing import Any
+class ArchVersion(tuple):
+    def __new__(cls, *parts): return super().__new__(cls, parts)
+@dataclass
+class PlatformInfo:
+    vendor: str
+    arch_version: Any
+    device_name: str
+    device_count: int
+    total_memory: int
+    memory_bandwidth: float
+    sm_count: int
+    max_threads_per_sm: int
+    max_shared_memory_per_sm: int
+def _detect_platform(): raise RuntimeError("no GPU was found")
+def current_platform(): return _detect_platform()
+""",
+    "smg/__init__.py": "",
+    "smg/router_args.py": """
+class RouterArgs:
+    @staticmethod
+    def add_cli_args(parser, use_router_prefix):
+        parser.add_argument("--policy", choices=["random", "least"])
+""",
+    "tokenspeed_smg-9.4.dist-info/METADATA": "Metadata-Version: 2.1\nName: tokenspeed-smg\n"
+    "Version: 9.4\n",
+}
 
 
 def interpreter(folder: Path, files: dict[str, str]) -> str:
@@ -141,6 +209,37 @@ def test_the_configuration_objects_of_vllm_are_read_with_their_fields(tmp_path: 
     assert types["seed"] == "_optional_type[int]"
     assert types["model_tag"] == "str"
     assert found["environment_variables"]["VLLM_DEBUG"] == {"type": "bool", "default": "False"}
+
+
+def test_an_engine_whose_kernels_want_a_gpu_is_read_without_one(tmp_path: Path) -> None:
+    found = extracted(tmp_path, "tokenspeed", TOKENSPEED)
+    assert (found["id"], found["abbreviations"]) == ("tokenspeed-9.3", False)
+    assert "a made-up sm_103" in found["method"]
+    assert found["stubbed_modules"] == [
+        "flashinfer",
+        "flashinfer.sampling",
+        "tokenspeed_kernel.ops",
+        "tokenspeed_kernel.ops.attention",
+    ]
+    defaults = {row["dest"]: row.get("default") for row in found["flags"]}
+    assert defaults["memory"] == 288 * 10**9
+
+
+def test_the_launcher_and_the_gateway_of_an_engine_are_read_with_it(tmp_path: Path) -> None:
+    found = extracted(tmp_path, "tokenspeed", TOKENSPEED)
+    (tmp_path / "flags").mkdir()
+    (tmp_path / "flags" / "tokenspeed-9.3.json").write_text(catalog_text(found))
+    catalog = find_flags(Store((tmp_path,)), "tokenspeed").catalog
+    assert catalog.gateway is not None
+    assert catalog.orchestrator is not None
+    assert (catalog.gateway.package, catalog.gateway.version) == ("tokenspeed-smg", "9.4")
+    assert [flag.name for flag in catalog.orchestrator.flags] == [
+        "--control-port",
+        "--drain-timeout",
+    ]
+    assert catalog.orchestrator.to_gateway == ("--host", "--port", "--tool-call-parser")
+    assert catalog.reads_environment("TOKENSPEED_CHECK")
+    assert catalog.reads_environment("TOKENSPEED_ONLY_IN_SOURCE")
 
 
 def test_two_extractions_are_the_same_to_the_byte(tmp_path: Path) -> None:

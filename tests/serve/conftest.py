@@ -9,7 +9,7 @@ PRINT = f"""#!{sys.executable}
 import json, os, sys
 print(json.dumps([sys.argv, dict(os.environ)]))
 """
-PROGRAMS = ("vllm", "python3", "ts")
+PROGRAMS = ("vllm", "python3", "ts", "vllm-router")
 
 
 @pytest.fixture(scope="session")

@@ -139,6 +139,14 @@ def test_a_rank_that_has_to_be_multiplied_is_left_to_a_shell() -> None:
     ]
 
 
+def test_prometheus_is_told_the_port_where_the_metrics_are() -> None:
+    for engine, port in (("vllm", 8000), ("sglang", 30000), ("tokenspeed", 29000)):
+        made = launch(engine=engine, place=PLACE)
+        (scraped,) = [f for f in launch_files(made, Target.SHELL) if f.path == "prometheus.yaml"]
+        (config,) = yaml.safe_load(scraped.text)["scrape_configs"]
+        assert config["static_configs"] == [{"targets": [f"10.0.0.1:{port}"]}]
+
+
 @given(name=NAMES)
 @settings(max_examples=30, deadline=None)
 def test_a_folder_of_any_name_stays_a_folder(name: str) -> None:

@@ -23,13 +23,22 @@ from tests.serve.test_shell import ran
 
 AUTO = AskedPools(prefill=None, decode=None)
 HOSTS = Place(head=None, hosts=("10.0.0.1", "10.0.0.2"), interface="eth7")
+THREE = Place(head=None, hosts=("10.0.0.1", "10.0.0.2", "10.0.0.3"), interface="eth7")
+POOL = AskedPool(instances=None, tp=8, pp=None, dp=None, ep=None, dcp=None)
+SIZED = AskedPools(prefill=POOL, decode=POOL)
 TARGETS = (Target.SHELL, Target.SLURM, Target.COMPOSE, Target.SYSTEMD, Target.KUBERNETES)
 
 
 def pools(
-    target: Target, *, on: str = "8x-b300", place: Place = HOSTS, asked_for: AskedPools = AUTO
+    target: Target,
+    *,
+    engine: str = "sglang",
+    on: str = "8x-b300",
+    place: Place = HOSTS,
+    asked_for: AskedPools = AUTO,
 ) -> Rollout:
-    return rollout(parts(engine="sglang", on=on), asked(target=target), place, asked_for)
+    wish = asked(target=target, image="registry.example/engine:1" if engine == "vllm" else None)
+    return rollout(parts(engine=engine, on=on), wish, place, asked_for)
 
 
 def file_texts(made: Rollout, target: Target) -> dict[str, str]:
@@ -72,6 +81,57 @@ def test_every_format_starts_two_pools_and_lints_clean(target: Target) -> None:
     texts = "".join(file_texts(made, target).values())
     for word in ("--disaggregation-mode", "prefill", "decode", "sglang_router.launch_router"):
         assert word in texts
+
+
+@pytest.mark.parametrize("target", [*TARGETS, Target.DYNAMO])
+def test_vllm_has_two_pools_and_its_own_router_in_every_format(target: Target) -> None:
+    made = pools(target, engine="vllm", place=THREE)
+    gathered = parts(engine="vllm")
+    found = own_findings(STORE, gathered, launch_files(made, target), made)
+    assert [f.message for f in found if f.severity is Severity.ERROR] == []
+    texts = "".join(file_texts(made, target).values())
+    for word in (
+        "NixlConnector",
+        "VLLM_NIXL_SIDE_CHANNEL_HOST",
+        "--enable-hybrid-kv-cache-manager",
+    ):
+        assert word in texts
+    assert any("vLLM issue 52627" in warning for warning in made.warnings)
+    assert ("vllm-router" in texts) == (target is not Target.DYNAMO)
+
+
+def test_vllms_router_is_told_where_both_pools_are(programs: Path, tmp_path: Path) -> None:
+    made = pools(Target.SHELL, engine="vllm", place=THREE)
+    (router,) = [f for f in launch_files(made, Target.SHELL) if f.path == "router.sh"]
+    words = ran(router, programs, tmp_path)[0][1:]
+    assert words[:5] == [
+        "--vllm-pd-disaggregation",
+        "--prefill",
+        "http://10.0.0.1:8000",
+        "--decode",
+        "http://10.0.0.2:8000",
+    ]
+    prefill, decode = made.servers
+    assert made.router is not None
+    assert made.router.port not in (prefill.port, decode.port)
+    assert "--data-parallel-hybrid-lb" not in {choice.flag for choice in decode.choices}
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_graph_of_dynamo_has_workers_for_each_half(engine: str) -> None:
+    wish = asked(target=Target.DYNAMO, image="registry.example/runtime:1")
+    made = rollout(parts(engine=engine, on="4x-gb300"), wish, NOWHERE, SIZED)
+    documents = list(yaml.safe_load_all(launch_files(made, Target.DYNAMO)[0].text))
+    (graph,) = [d for d in documents if d["kind"] == "DynamoGraphDeployment"]
+    assert [d["kind"] for d in documents].count("ComputeDomain") == 1
+    kinds = [component["type"] for component in graph["spec"]["components"]]
+    assert kinds == ["frontend", "prefill", "decode"]
+    for component in graph["spec"]["components"][1:]:
+        spec = component["podTemplate"]["spec"]
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": spec}
+        kubernetes_validate.validate(pod, "1.34.0", strict=True)
+        words = spec["containers"][0]["command"]
+        assert words[words.index("--disaggregation-mode") + 1] == component["type"]
 
 
 def test_a_router_in_compose_meets_the_specification_and_asks_for_what_it_lacks() -> None:
@@ -117,8 +177,10 @@ def test_sizes_that_are_named_are_kept() -> None:
 
 
 def test_pools_that_cannot_be_written_say_why() -> None:
-    with pytest.raises(RefusedError, match="needs a router with an agent"):
-        rollout(parts(engine="vllm"), asked(), NOWHERE, AUTO)
+    with pytest.raises(RefusedError, match="nobody has published pools of TokenSpeed"):
+        rollout(parts(engine="tokenspeed"), asked(), NOWHERE, AUTO)
+    with pytest.raises(UsageError, match="for one server"):
+        pools(Target.KSERVE, engine="vllm")
     with pytest.raises(RefusedError, match="no recipe of a prefill pool"):
         pools(Target.SHELL, on="8x-mi355x", place=NOWHERE)
     with pytest.raises(UsageError, match="1 hosts are named for 2 nodes"):

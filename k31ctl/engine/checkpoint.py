@@ -1,0 +1,128 @@
+"""A checkpoint folder as released: config.json, shards of safetensors, and their index."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from k31ctl.catalog.json_text import read_json_config
+from k31ctl.engine.config import EngineConfig, engine_config
+from k31ctl.engine.model import Model
+from k31ctl.engine.tensors import Target, Tensors
+from k31ctl.errors import InputError
+
+_INDEX: Final = "model.safetensors.index.json"
+_TEXT_PREFIX: Final = "language_model."
+_DTYPES: Final = {
+    "BF16": torch.bfloat16,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "U8": torch.uint8,
+}
+
+
+class Checkpoint:
+    """Every tensor of a folder; ``files`` says where each is, and one is read when asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._open: dict[str, Any] = {}
+        self.files = _weight_map(folder) or {
+            name: path.name
+            for path in sorted(folder.glob("*.safetensors"))
+            for name in self._file(path.name).keys()  # noqa: SIM118 - not a mapping
+        }
+        if not self.files:
+            raise InputError(
+                "no safetensors file here", where=str(folder), remedy="name a checkpoint's folder"
+            )
+
+    def tensor(self, name: str) -> Tensor:
+        """One tensor, read now."""
+        try:
+            found: Tensor = self._file(self.files[name]).get_tensor(name)
+        except SafetensorError as error:
+            raise self._damaged(self.files[name], error) from None
+        return found
+
+    def shape_of(self, name: str) -> Tensor:
+        """A tensor without values, from the header alone."""
+        try:
+            part = self._file(self.files[name]).get_slice(name)
+        except SafetensorError as error:
+            raise self._damaged(self.files[name], error) from None
+        dtype = _DTYPES.get(part.get_dtype())
+        if dtype is None:
+            raise InputError(
+                f"{name} is {part.get_dtype()}, which the engine does not compute with",
+                where=str(self.folder / self.files[name]),
+                remedy="use the release's own bf16 and MXFP4 tensors",
+            )
+        return torch.empty(part.get_shape(), dtype=dtype, device="meta")
+
+    def _file(self, name: str) -> Any:
+        if name not in self._open:
+            try:
+                self._open[name] = safe_open(self.folder / name, framework="pt")
+            except FileNotFoundError:
+                raise InputError(
+                    f"{name} is not here: this is a part of a checkpoint",
+                    where=str(self.folder),
+                    remedy="fetch the rest, or name a whole checkpoint",
+                ) from None
+            except (OSError, SafetensorError) as error:
+                raise self._damaged(name, error) from None
+        return self._open[name]
+
+    def _damaged(self, file: str, error: Exception) -> InputError:
+        return InputError(
+            f"{file} cannot be read: {str(error)[:120]}",
+            where=str(self.folder),
+            remedy="k31ctl verify says what is wrong with it",
+        )
+
+
+def load_config(folder: Path) -> EngineConfig:
+    """The text model that a folder's config.json describes."""
+    config, where = read_json_config(folder)
+    return engine_config(config, where=str(where))
+
+
+def load_model(
+    folder: Path, target: Target, *, layers: range | None = None, packed_experts: bool = False
+) -> Model:
+    """Read a checkpoint; ``layers`` builds some of them, ``packed_experts`` keeps MXFP4 packed.
+
+    The whole model is laid out from the headers first, so that a missing tensor or a wrong shape
+    is told before the first gigabyte is read.
+    """
+    config, checkpoint = load_config(folder), Checkpoint(folder)
+    if layers is not None and not (0 <= layers.start < layers.stop <= config.num_layers):
+        raise InputError(
+            f"layers {layers.start} to {layers.stop - 1} are not all there",
+            where=str(folder),
+            remedy=f"name layers from 0 to {config.num_layers - 1}",
+        )
+    prefix = _TEXT_PREFIX if any(name.startswith(_TEXT_PREFIX) for name in checkpoint.files) else ""
+    build = partial(Model, config=config, layers=layers, packed_experts=packed_experts)
+    nowhere = Target(dtype=target.dtype, device=torch.device("meta"))
+    build(Tensors(checkpoint.shape_of, checkpoint.files, prefix=prefix), target=nowhere)
+    return build(Tensors(checkpoint.tensor, checkpoint.files, prefix=prefix), target=target)
+
+
+def _weight_map(folder: Path) -> dict[str, str] | None:
+    path = folder / _INDEX
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_bytes())["weight_map"]
+        names = {str(name): Path(file).name for name, file in found.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise InputError(
+            "the index is not readable", where=str(path), remedy="fetch the index again"
+        ) from None
+    return names

@@ -1,0 +1,147 @@
+"""The mixture of experts: which experts see which token, and what they add.
+
+T tokens, D width, L width of the routed experts, E experts, K experts per token, I expert width.
+"""
+
+import torch
+from torch import Tensor
+
+from k31ctl.engine.config import Activation, MoeShape, Router
+from k31ctl.engine.linear import GatedMlp, Linear, activate, rms_norm
+from k31ctl.engine.mxfp4 import GROUP, PackedLinear, dequantise
+from k31ctl.engine.tensors import Target, Tensors
+
+_TINY = 1e-20
+
+
+def route(x_TD: Tensor, gate_ED: Tensor, bias_E: Tensor, router: Router) -> tuple[Tensor, Tensor]:
+    """Pick K experts per token and weigh them, in float32.
+
+    The bias steers which experts are chosen and is left out of their weights. With several groups
+    only the groups with the best two biased scores in sum take part.
+
+    Returns (expert_TK int64, weight_TK float32).
+    Source: DeepSeek-V3, arXiv:2412.19437, section 2.1.2.
+    """
+    score_TE = torch.sigmoid(x_TD.float() @ gate_ED.float().T)
+    biased_TE = score_TE + bias_E
+    if router.num_groups > 1:
+        grouped = biased_TE.unflatten(-1, (router.num_groups, -1))
+        group_score = grouped.topk(2, dim=-1).values.sum(-1)
+        kept = group_score.topk(router.num_chosen_groups, dim=-1).indices
+        dropped = torch.ones_like(group_score, dtype=torch.bool).scatter(-1, kept, value=False)
+        biased_TE = grouped.masked_fill(dropped[..., None], -torch.inf).flatten(-2)
+    expert_TK = biased_TE.topk(router.num_chosen, dim=-1).indices
+    weight_TK = score_TE.gather(-1, expert_TK)
+    if router.renormalised:
+        weight_TK = weight_TK / (weight_TK.sum(-1, keepdim=True) + _TINY)
+    return expert_TK, weight_TK * router.scale
+
+
+class Expert:
+    """One routed expert: w1 is the gate, w3 the way up, w2 the way down.
+
+    Whether it is packed is seen from its own tensors, whatever the configuration says.
+    """
+
+    def __init__(
+        self, tensors: Tensors, *, hidden: int, width: int, target: Target, packed: bool
+    ) -> None:
+        shapes = {"w1": (width, hidden), "w3": (width, hidden), "w2": (hidden, width)}
+        self.gate_up: Linear
+        self.down: Linear
+        if "w1.weight_packed" in tensors and packed:
+            parts = {name: _packed(tensors, name, *shape) for name, shape in shapes.items()}
+            self.gate_up = PackedLinear([parts["w1"], parts["w3"]], target)
+            self.down = PackedLinear([parts["w2"]], target)
+            return
+        plain = {name: _plain(tensors, name, *shape) for name, shape in shapes.items()}
+        self.gate_up = Linear([plain["w1"], plain["w3"]], target)
+        self.down = Linear([plain["w2"]], target)
+
+
+def _packed(tensors: Tensors, name: str, rows: int, columns: int) -> tuple[Tensor, Tensor]:
+    return (
+        tensors.take(f"{name}.weight_packed", rows, columns // 2),
+        tensors.take(f"{name}.weight_scale", rows, columns // GROUP),
+    )
+
+
+def _plain(tensors: Tensors, name: str, rows: int, columns: int) -> Tensor:
+    if f"{name}.weight_packed" not in tensors:
+        return tensors.take(f"{name}.weight", rows, columns)
+    packed, scale = _packed(tensors, name, rows, columns)
+    if packed.is_meta:
+        return packed.new_empty(rows, columns, dtype=torch.float32)
+    return dequantise(packed, scale, dtype=torch.float32)
+
+
+class MoeLayer:
+    """Router, routed experts at their own width, and the shared experts that see every token."""
+
+    def __init__(
+        self, tensors: Tensors, shape: MoeShape, target: Target, *, packed: bool = False
+    ) -> None:
+        D, E, L = shape.hidden, shape.router.num_experts, shape.latent or shape.hidden
+        self._shape = shape
+        self._gate_ED = target.exact(tensors.take("gate.weight", E, D))
+        self._bias_E = target.exact(tensors.take("gate.e_score_correction_bias", E))
+        self._to_latent = self._from_latent = self._norm_L = self._shared = None
+        if shape.latent is not None:
+            down = tensors.take("routed_expert_down_proj.weight", L, D)
+            up = tensors.take("routed_expert_up_proj.weight", D, L)
+            self._to_latent, self._from_latent = Linear([down], target), Linear([up], target)
+            if shape.latent_normed:
+                self._norm_L = target.exact(tensors.take("routed_expert_norm.weight", L))
+        if shape.shared_width:
+            self._shared = GatedMlp(
+                tensors.inside("shared_experts"),
+                shape.activation,
+                hidden=D,
+                width=shape.shared_width,
+                target=target,
+            )
+        width = shape.expert_width
+        self._experts = [
+            Expert(
+                tensors.inside(f"experts.{e}"), hidden=L, width=width, target=target, packed=packed
+            )
+            for e in range(E)
+        ]
+
+    def __call__(self, x_TD: Tensor) -> Tensor:
+        """What the experts add to each token."""
+        expert_TK, weight_TK = route(x_TD, self._gate_ED, self._bias_E, self._shape.router)
+        z_TL = x_TD if self._to_latent is None else self._to_latent(x_TD)
+        y_TL = routed_sum(z_TL, expert_TK, weight_TK, self._experts, self._shape.activation)
+        if self._norm_L is not None:
+            y_TL = rms_norm(y_TL, self._norm_L, self._shape.norm_eps)
+        y_TD = y_TL if self._from_latent is None else self._from_latent(y_TL)
+        return y_TD if self._shared is None else y_TD + self._shared(x_TD)
+
+
+def routed_sum(
+    z_TL: Tensor,
+    expert_TK: Tensor,
+    weight_TK: Tensor,
+    experts: list[Expert],
+    activation: Activation,
+) -> Tensor:
+    """The weighted sum of what each token's experts say, [T, L].
+
+    Each expert sees its tokens at once; a token's sum runs in the order of its experts' numbers,
+    in float32, so that it does not depend on what else is in the batch.
+    """
+    flat = expert_TK.flatten()
+    order = flat.argsort(stable=True)
+    token, weight = order // expert_TK.shape[-1], weight_TK.flatten()[order, None]
+    counts = torch.bincount(flat, minlength=len(experts)).tolist()
+    gathered, total, begin = z_TL[token], z_TL.new_zeros(z_TL.shape, dtype=torch.float32), 0
+    for expert, count in zip(experts, counts, strict=True):
+        if count:
+            end = begin + count
+            gate, up = expert.gate_up.split(gathered[begin:end])
+            said = expert.down(activate(activation, gate, up))
+            total.index_add_(0, token[begin:end], said.float() * weight[begin:end])
+            begin = end
+    return total.to(z_TL.dtype)

@@ -1,0 +1,173 @@
+"""Many requests at once: prompts in pieces, one token of each in every step, slots given back."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import torch
+
+from k31ctl.engine.model import Model, Segment
+from k31ctl.engine.sample import Likelihood, Sampler, Sampling, likelihood
+from k31ctl.errors import RefusedError
+from k31ctl.values import frozen
+
+
+class Finish(StrEnum):
+    """Why a request ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+
+
+@frozen
+class Request:
+    """A prompt and how to go on from it; ``num_top`` asks for likelihoods where it is not None."""
+
+    id: str
+    tokens: tuple[int, ...]
+    max_tokens: int
+    sampling: Sampling
+    stop_ids: frozenset[int] = frozenset()
+    num_top: int | None = None
+
+
+@frozen
+class Said:
+    """One token of one request; the last one carries the reason."""
+
+    request_id: str
+    token: int
+    likelihood: Likelihood | None
+    finish: Finish | None
+
+
+@dataclass(slots=True)
+class _Running:
+    request: Request
+    slot: int
+    sampler: Sampler
+    num_done: int = 0
+    said: list[int] = field(default_factory=list)
+
+    def pending(self) -> tuple[int, ...]:
+        """Tokens that the model has not seen yet."""
+        num_prompt = len(self.request.tokens)
+        if self.num_done < num_prompt:
+            return self.request.tokens[self.num_done :]
+        return tuple(self.said[self.num_done - num_prompt :])
+
+
+class Generation:
+    """Requests over one model, with room for so many at once and for so many tokens in all."""
+
+    def __init__(
+        self, model: Model, *, num_slots: int, num_tokens: int, piece_tokens: int = 512
+    ) -> None:
+        self._model, self._piece_tokens, self._num_tokens = model, piece_tokens, num_tokens
+        self.cache = model.cache(num_slots=num_slots, num_tokens=num_tokens)
+        self._waiting: deque[Request] = deque()
+        self._running: dict[str, _Running] = {}
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests without a slot."""
+        return len(self._waiting)
+
+    @property
+    def num_running(self) -> int:
+        """Requests with a slot."""
+        return len(self._running)
+
+    def submit(self, request: Request) -> None:
+        """Take a request; raises RefusedError where it could never run."""
+        needed = len(request.tokens) + request.max_tokens
+        most = min(self._num_tokens, self._model.config.max_tokens)
+        if needed > most:
+            raise RefusedError(
+                f"{len(request.tokens):,} tokens and {request.max_tokens:,} more do not fit",
+                where=f"request {request.id}",
+                remedy=f"ask for at most {most:,} in all",
+            )
+        if not request.tokens or request.max_tokens < 1 or request.id in self._ids():
+            raise ValueError("a request needs tokens, room for one more, and an id of its own")
+        self._waiting.append(request)
+
+    def cancel(self, request_id: str) -> bool:
+        """Drop a request and give back what it held; False where it has ended already."""
+        if (running := self._running.pop(request_id, None)) is not None:
+            self.cache.close(running.slot)
+            return True
+        left = [request for request in self._waiting if request.id != request_id]
+        found = len(left) < len(self._waiting)
+        self._waiting = deque(left)
+        return found
+
+    def step(self) -> list[Said]:
+        """Run the model once over what there is to do; returns what was said, in order."""
+        self._admit()
+        batch = self._batch()
+        if not batch:
+            return []
+        segments = [
+            Segment(slot=running.slot, start=running.num_done, length=len(tokens))
+            for running, tokens in batch
+        ]
+        flat = [token for _, tokens in batch for token in tokens]
+        logits_SV = self._model(torch.tensor(flat), segments, self.cache)
+        said = []
+        for (running, tokens), logits_V in zip(batch, logits_SV, strict=True):
+            running.num_done += len(tokens)
+            if not running.pending():
+                said.append(self._say(running, logits_V))
+        return said
+
+    def run(self) -> Iterator[Said]:
+        """Steps until nothing is left."""
+        while self._waiting or self._running:
+            yield from self.step()
+
+    def _ids(self) -> set[str]:
+        return {request.id for request in self._waiting} | self._running.keys()
+
+    def _admit(self) -> None:
+        """First come, first served, each with all the room it may need."""
+        while self._waiting:
+            request = self._waiting[0]
+            slot = self.cache.open(len(request.tokens) + request.max_tokens)
+            if slot is None:
+                return
+            self._waiting.popleft()
+            self._running[request.id] = _Running(
+                request=request, slot=slot, sampler=Sampler(request.sampling)
+            )
+
+    def _batch(self) -> list[tuple[_Running, tuple[int, ...]]]:
+        """Everyone who waits for one token, then prompts up to the piece, oldest first."""
+        ready = sorted(self._running.values(), key=lambda running: len(running.pending()) > 1)
+        batch, room = [], self._piece_tokens
+        for running in ready:
+            tokens = running.pending()
+            if len(tokens) > 1:
+                tokens = tokens[:room]
+                room -= len(tokens)
+            if tokens:
+                batch.append((running, tokens))
+        # Slots in order, so that the state of neighbours is updated in place.
+        return sorted(batch, key=lambda entry: (len(entry[1]) > 1, entry[0].slot))
+
+    def _say(self, running: _Running, logits_V: torch.Tensor) -> Said:
+        request = running.request
+        token = running.sampler.choose(logits_V)
+        running.said.append(token)
+        finish = None
+        if token in request.stop_ids:
+            finish = Finish.STOP
+        elif len(running.said) == request.max_tokens:
+            finish = Finish.LENGTH
+        if finish is not None:
+            self.cancel(request.id)
+        told = None
+        if request.num_top is not None:
+            told = likelihood(logits_V, token, num_top=request.num_top)
+        return Said(request_id=request.id, token=token, likelihood=told, finish=finish)

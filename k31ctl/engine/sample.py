@@ -1,0 +1,73 @@
+"""One token out of logits: the same logits, settings and seed give the same token.
+
+Everything runs in float64 on the CPU, so that neither the batch nor the device has a say.
+"""
+
+import torch
+from torch import Tensor
+
+from k31ctl.values import frozen
+
+
+@frozen
+class Sampling:
+    """How a request draws: temperature 0 takes the likeliest; 0 and 1 switch the limits off."""
+
+    temperature: float
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int = 0
+
+
+@frozen
+class Likelihood:
+    """Logarithms of probabilities before any sampling setting: of a token, and the largest."""
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+class Sampler:
+    """The draws of one request."""
+
+    def __init__(self, sampling: Sampling) -> None:
+        self._sampling = sampling
+        self._random = torch.Generator().manual_seed(sampling.seed)
+
+    def choose(self, logits_V: Tensor) -> int:
+        """The next token."""
+        logits = logits_V.detach().to("cpu", torch.float64)
+        if self._sampling.temperature == 0:
+            return int(logits.argmax())
+        p, token = kept(logits, self._sampling)
+        u = torch.rand(1, generator=self._random, dtype=torch.float64) * p.sum()
+        at = int(torch.searchsorted(p.cumsum(0), u, right=True))
+        return int(token[min(at, len(token) - 1)])
+
+
+def kept(logits_V: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
+    """Probabilities of the tokens that may be drawn, largest first, and their ids.
+
+    The temperature first, then the best ``top_k``, of those the fewest that hold ``top_p``, of
+    those all that reach ``min_p`` times the largest. At least one is left.
+    """
+    scaled = logits_V / sampling.temperature
+    order = scaled.argsort(descending=True, stable=True)
+    p = scaled.softmax(-1)[order]
+    if sampling.top_k:
+        p = p[: sampling.top_k] / p[: sampling.top_k].sum()
+    if sampling.top_p < 1:
+        p = p[: max(1, int((p.cumsum(0) - p < sampling.top_p).sum()))]
+    if sampling.min_p > 0:
+        p = p[p >= sampling.min_p * p[0]]
+    return p, order[: len(p)]
+
+
+def likelihood(logits_V: Tensor, token: int, *, num_top: int) -> Likelihood:
+    """How likely a token was, and the ``num_top`` likeliest, largest first."""
+    logprobs = logits_V.detach().to("cpu", torch.float64).log_softmax(-1)
+    best = logprobs.argsort(descending=True, stable=True)[:num_top].tolist()
+    top = tuple((each, float(logprobs[each])) for each in best)
+    return Likelihood(token=token, logprob=float(logprobs[token]), top=top)

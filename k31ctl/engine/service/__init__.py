@@ -1,0 +1,1 @@
+"""The OpenAI-compatible service in front of a generator; it knows no tensor."""

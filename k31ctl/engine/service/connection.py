@@ -1,0 +1,128 @@
+"""One client's connection: a body that is read within bounds, work that ends when it hangs up."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from k31ctl.engine.service.faults import ApiError
+from k31ctl.engine.service.limits import Limits
+
+T = TypeVar("T")
+
+
+class Bodies:
+    """Reads bodies; what all of them hold together is bounded."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.num_bytes = 0
+
+    async def read(self, request: Request) -> bytes:
+        """Return a request's body; the caller hands its bytes back with ``release``."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise ApiError(415, "the body must be JSON: send Content-Type: application/json")
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._limits.body_s):
+                async for chunk in request.stream():
+                    self.num_bytes += len(chunk)
+                    body += chunk
+                    self._check(len(body))
+        except BaseException as error:
+            self.release(len(body))
+            if isinstance(error, TimeoutError):
+                text = f"the body did not come within {self._limits.body_s:g} seconds"
+                raise ApiError(408, text) from None
+            raise
+        return bytes(body)
+
+    def release(self, num_bytes: int) -> None:
+        """Forget a body."""
+        self.num_bytes -= num_bytes
+
+    def _check(self, num_bytes: int) -> None:
+        most = self._limits.max_body_bytes
+        if num_bytes > most:
+            raise ApiError(413, f"the body is larger than {most:,} bytes: send less at a time")
+        if self.num_bytes > self._limits.max_pending_bytes:
+            raise ApiError(503, "too many large requests at a time: try again")
+
+
+def json_object(body: bytes) -> Mapping[str, Any]:
+    """Return the object that a body holds."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ApiError(400, f"the body is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ApiError(400, "the body is JSON, but no object")
+    return value
+
+
+async def unless_gone(receive: Receive, work: Awaitable[T]) -> T:
+    """Return what work brings; it is cancelled, and waited for, when the client hangs up.
+
+    Raises ``ClientDisconnect`` then.
+    """
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise ClientDisconnect
+    finally:
+        working.cancel()
+        leaving.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class EventStream(Response):
+    """An answer in pieces; the pieces end, closed, when the client hangs up."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        first: bytes,
+        rest: AsyncGenerator[bytes, None],
+        *,
+        headers: Mapping[str, str],
+        stall_s: float,
+    ) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", **headers})
+        del self.headers["content-length"]
+        self._first, self._rest, self._stall_s = first, rest, stall_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the pieces as they come."""
+        try:
+            with suppress(ClientDisconnect, TimeoutError):
+                await unless_gone(receive, self._send(send))
+        finally:
+            await self._rest.aclose()
+
+    async def _send(self, send: Send) -> None:
+        head = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(head)
+        await self._body(send, self._first)
+        async for piece in self._rest:
+            await self._body(send, piece)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _body(self, send: Send, piece: bytes) -> None:
+        """Send a piece; a client that leaves too much unread is given up like one that is gone."""
+        async with asyncio.timeout(self._stall_s):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})

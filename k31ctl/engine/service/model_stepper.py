@@ -1,0 +1,86 @@
+"""The engine's own model as the service needs it."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from k31ctl.engine.checkpoint import load_config, load_model
+from k31ctl.engine.generate import Generation as Requests
+from k31ctl.engine.generate import Request
+from k31ctl.engine.sample import Sampling
+from k31ctl.engine.service.generator import GeneratedToken, Generation, Load
+from k31ctl.engine.service.stepped import Said, SteppedGenerator
+from k31ctl.engine.service.tasks import ServedModel
+from k31ctl.engine.tensors import Target
+from k31ctl.engine.tokenizer import load_tokenizer
+
+_SEEDS = 2**63
+
+
+class ModelStepper:
+    """Requests over one model; a request without a seed is given one."""
+
+    def __init__(self, requests: Requests, *, num_slots: int, num_tokens: int) -> None:
+        self._requests = requests
+        self._num_slots, self._num_tokens = num_slots, num_tokens
+
+    def submit(self, number: int, work: Generation) -> None:
+        """Take a piece of work; it may wait for a slot."""
+        asked = work.sampling
+        seed = random.randrange(_SEEDS) if asked.seed is None else asked.seed
+        sampling = Sampling(
+            temperature=asked.temperature,
+            top_p=asked.top_p,
+            top_k=asked.top_k,
+            min_p=asked.min_p,
+            seed=seed,
+        )
+        self._requests.submit(
+            Request(
+                id=str(number),
+                tokens=work.prompt_ids,
+                max_tokens=asked.max_tokens,
+                sampling=sampling,
+                stop_ids=asked.stop_ids,
+                num_top=asked.num_top_logprobs,
+            )
+        )
+
+    def cancel(self, number: int) -> None:
+        """Drop a piece of work and give back its slot and its pages."""
+        self._requests.cancel(str(number))
+
+    def step(self) -> Iterator[Said]:
+        """Run the model once over all that is under way."""
+        for said in self._requests.step():
+            told = said.likelihood
+            token = GeneratedToken(said.token)
+            if told is not None:
+                token = GeneratedToken(said.token, told.logprob, told.top)
+            yield Said(int(said.request_id), token, said.finish is not None)
+
+    def load(self) -> Load:
+        """What is in use now."""
+        return Load(
+            num_running=self._requests.num_running,
+            num_waiting=self._requests.num_waiting,
+            num_slots=self._num_slots,
+            num_cached_tokens=self._num_tokens - self._requests.cache.num_free_tokens,
+            num_cache_tokens=self._num_tokens,
+        )
+
+
+def opened(
+    folder: Path, target: Target, *, name: str, num_slots: int, num_tokens: int
+) -> tuple[ServedModel, SteppedGenerator]:
+    """Return a checkpoint ready for ``run_service``; its generator is to be closed at the end.
+
+    ``num_tokens`` is what the caches of all requests hold together. Images are not served.
+    """
+    config = load_config(folder)
+    tokenizer = load_tokenizer(folder, num_ids=config.vocab_size)
+    requests = Requests(load_model(folder, target), num_slots=num_slots, num_tokens=num_tokens)
+    most = min(num_tokens, config.max_tokens)
+    model = ServedModel(name=name, tokenizer=tokenizer, vision=None, max_model_tokens=most)
+    stepper = ModelStepper(requests, num_slots=num_slots, num_tokens=num_tokens)
+    return model, SteppedGenerator(stepper, max_model_tokens=most)

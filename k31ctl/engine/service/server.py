@@ -1,0 +1,77 @@
+"""Runs the service on a socket until it is told to stop."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Final
+
+import uvicorn
+
+from k31ctl.engine.service.app import Service
+from k31ctl.engine.service.generator import Generator
+from k31ctl.engine.service.limits import Limits
+from k31ctl.engine.service.tasks import ServedModel
+from k31ctl.errors import InputError
+
+LOOPBACK: Final = "127.0.0.1"
+_KEPT_ALIVE_S: Final = 120
+_GRACE_S: Final = 5
+
+
+def run_service(
+    model: ServedModel,
+    generator: Generator,
+    *,
+    host: str = LOOPBACK,
+    port: int = 8000,
+    limits: Limits | None = None,
+    api_key: str | None = None,
+    when_ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve until interrupted; ``when_ready`` is told the address once it can be reached.
+
+    Port 0 takes a free one. Raises ``InputError`` where the address cannot be had.
+    """
+    service = Service(model, generator, limits=limits or Limits(), api_key=api_key)
+    with _listening(host, port) as listener:
+        server = uvicorn.Server(configured(service))
+        asyncio.run(_serve(server, listener, when_ready))
+
+
+def configured(service: Service) -> uvicorn.Config:
+    """How the server runs it.
+
+    Idle connections are kept for longer than clients keep them, so that none is closed just as its
+    next request arrives.
+    """
+    return uvicorn.Config(
+        service.app(),
+        port=0,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_keep_alive=_KEPT_ALIVE_S,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+
+
+async def _serve(
+    server: uvicorn.Server, listener: socket.socket, when_ready: Callable[[str], None]
+) -> None:
+    serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.01)
+    if server.started:
+        host, port = listener.getsockname()[:2]
+        when_ready(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    await serving
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError as error:
+        what = f"cannot be listened on: {error.strerror or error}"
+        remedy = "choose another --host or --port"
+        raise InputError(what, where=f"{host}:{port}", remedy=remedy) from None

@@ -1,0 +1,1 @@
+"""Writes tiny random checkpoints of the real architectures; needs neither torch nor numpy."""

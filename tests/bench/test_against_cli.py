@@ -127,7 +127,10 @@ def test_a_plan_whose_files_changed_says_so(plan: Path, tmp_path: Path, record: 
         ("{}", "not the document of a plan"),
         ("{", "not readable as JSON"),
         ('{"schema": "k31ctl/plan/v1", "inputs": {}, "result": {}}', "not the document of a plan"),
-        ('{"schema": "k31ctl/plan/v1", "inputs": {"deployment": {"model": 1}}, "result": {}}', "model"),
+        (
+            '{"schema": "k31ctl/plan/v1", "inputs": {"deployment": {"model": 1}}, "result": {}}',
+            "inputs.deployment",
+        ),
     ],
 )
 def test_what_is_no_plan_is_exit_3_before_anything_is_sent(

@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 BASE := $(VENV)/.stamp-base
 DEV := $(VENV)/.stamp-dev
 CHECKED := k31ctl tests docs benchmarks
+# Oracles of which single files are read: what else they require contradicts pyproject.toml.
+ALONE := mlx-vlm==0.7.10 nemo-automodel==0.7.0
 
 .PHONY: plan test lint format clean
 
@@ -38,5 +40,6 @@ $(BASE): pyproject.toml | $(BIN)/python
 
 $(DEV): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,engine,oracles]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(ALONE)
 	$(BIN)/python -m compileall -q k31ctl
 	touch $@ $(BASE)

@@ -18,11 +18,24 @@ from k31ctl.core.host_rule import (
     skipped,
 )
 from k31ctl.core.model import SparseLatentAttention
+from k31ctl.units import counted
 
 GROUP: Final = "GPUs"
 DRIVER_OF_CUDA: Final = {12: 525, 13: 580}
 _SLACK: Final = 0.08
 _CDNA3: Final = "gfx942"
+
+
+def _gpus(number_of: int) -> str:
+    return counted(number_of, "GPU") if number_of else "no GPU"
+
+
+def _on_the_bus(number_of: int) -> str:
+    return f"{_gpus(number_of)} {'is' if number_of <= 1 else 'are'} on the PCI bus"
+
+
+def _such_nodes(number_of: int) -> str:
+    return "such a node" if number_of == 1 else f"{number_of} such nodes"
 
 
 def present(host: Host, need: Need) -> Verdict:
@@ -33,7 +46,7 @@ def present(host: Host, need: Need) -> Verdict:
     on_bus = host.devices.gpus if host.devices else ()
     missed = host.missing("gpus")
     if on_bus or (missed and missed.kind is Why.SLOW):
-        return skipped(f"{len(on_bus)} are on the PCI bus; see gpu-driver-answers")
+        return skipped(f"{_on_the_bus(len(on_bus))}; see gpu-driver-answers")
     why = missed.why if missed and missed.kind is not Why.ABSENT else "none is on the PCI bus"
     wanted = need.expected.id if need.expected else need.model.name
     return found(
@@ -59,8 +72,7 @@ def driver_answers(host: Host, need: Need) -> Verdict:
     if missed is not None:
         return found(
             Fault(
-                message=f"{len(on_bus)} GPUs are on the PCI bus, and the driver does not list "
-                f"them: {missed.why}",
+                message=f"{_on_the_bus(len(on_bus))}, and the driver lists none: {missed.why}",
                 remedy="give it longer with --timeout 60; where that does not help, look for Xid "
                 "79 or 119 in the kernel log and reboot the node"
                 if slow
@@ -73,7 +85,7 @@ def driver_answers(host: Host, need: Need) -> Verdict:
     if host.gpus and lost > 0 and len(vendors) == 1 and vendors[0] == host.gpus.gpus[0].vendor:
         return found(
             Fault(
-                message=f"{len(on_bus)} GPUs are on the PCI bus, the driver lists {listed_gpus}",
+                message=f"{_on_the_bus(len(on_bus))}, the driver lists {listed_gpus or 'none'}",
                 remedy="look for Xid 79 in the kernel log; reboot, and have the GPU replaced if it "
                 "comes back",
                 where="driver",
@@ -109,7 +121,7 @@ def count(host: Host, need: Need) -> Verdict:
     lacking = node.num_gpus - len(gpus)
     faults = [
         Fault(
-            message=f"{len(gpus)} GPUs, {node.id} has {node.num_gpus}{hint}",
+            message=f"{_gpus(len(gpus))}, {node.id} has {node.num_gpus}{hint}",
             remedy="pass all GPUs to this container or machine; where some are gone, look at "
             "lspci and the kernel log",
             where="driver",
@@ -187,9 +199,9 @@ def weights_fit(host: Host, need: Need) -> Verdict:
     faults = [
         Fault(
             message=f"the weights of {need.model.name} are {gib(need.weight_bytes)}, the GPUs of "
-            f"{need.num_nodes} such nodes have {gib(have)}",
+            f"{_such_nodes(need.num_nodes)} have {gib(have)}",
             remedy=f"use more nodes; k31ctl plan {need.model.id} --search finds what fits",
-            where=f"{need.num_nodes} x {len(gpus)} GPUs",
+            where=f"{need.num_nodes} x {_gpus(len(gpus))}",
         )
     ]
     return found(

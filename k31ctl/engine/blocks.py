@@ -4,12 +4,12 @@ Sizes are read off the tensors; what a checkpoint's config.json alone knows is a
 are the tokens of one sequence, [T, D]; ``memory`` carries it on, and is None at its beginning.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from k31ctl.core.model import Indexer, LatentAttention, LinearAttention
+from k31ctl.core.model import Indexer, LatentAttention, LinearAttention, Vision
 from k31ctl.engine.config import Activation, MoeShape, Router
 from k31ctl.engine.experts import MoeLayer
 from k31ctl.engine.kda import KdaLayer
@@ -17,10 +17,13 @@ from k31ctl.engine.latent_attention import LatentLayer
 from k31ctl.engine.linear import GatedMlp
 from k31ctl.engine.mxfp4 import dequantise, mxfp8_rounded
 from k31ctl.engine.tensors import Target, Tensors
+from k31ctl.engine.vision import Grid, VisionEncoder
+from k31ctl.engine.vision_shape import VisionShape
 
 __all__ = [
     "dense_mlp",
     "dequantise",
+    "image_vectors",
     "kda_layer",
     "latent_layer",
     "moe_layer",
@@ -153,6 +156,44 @@ def dense_mlp(x_TD: Tensor, tensors: Mapping[str, Tensor], *, activation: Activa
         _named(tensors), activation, hidden=x_TD.shape[-1], width=width, target=_target(x_TD)
     )
     return layer(x_TD)
+
+
+def image_vectors(
+    patch_P3pp: Tensor,
+    tensors: Mapping[str, Tensor],
+    *,
+    grids: Sequence[Grid],
+    num_heads: int,
+    merge: Grid = (2, 2),
+    projector_norm_eps: float = 1e-5,
+) -> Tensor:
+    """What images become, [M, T], by the tensors under ``vision_tower.`` and ``mm_projector.``.
+
+    Pixels go from -1 to 1; a grid is the rows and columns of patches of one image.
+    """
+    table = tensors["vision_tower.patch_embed.pos_emb.weight"]
+    block, number = "vision_tower.encoder.blocks.{}.wqkv.weight", 0
+    while block.format(number) in tensors:
+        number += 1
+    sizes = Vision(
+        hidden_size=table.shape[-1],
+        intermediate_size=len(tensors["vision_tower.encoder.blocks.0.mlp.fc0.weight"]),
+        num_layers=number,
+        num_heads=num_heads,
+        qkv_hidden_size=len(tensors[block.format(0)]) // 3,
+        patch_size=patch_P3pp.shape[-1],
+        merge_height=merge[0],
+        merge_width=merge[1],
+    )
+    shape = VisionShape(
+        sizes=sizes,
+        grid_height=table.shape[0],
+        grid_width=table.shape[1],
+        text_hidden_size=len(tensors["mm_projector.post_norm.weight"]),
+        projector_norm_eps=projector_norm_eps,
+        media_pad=0,  # there is no prompt here
+    )
+    return VisionEncoder(_named(tensors), shape, _target(patch_P3pp)).encode(patch_P3pp, grids)
 
 
 def _named(tensors: Mapping[str, Tensor]) -> Tensors:

@@ -13,6 +13,8 @@ from k31ctl.catalog.json_text import read_json_config
 from k31ctl.engine.config import EngineConfig, engine_config
 from k31ctl.engine.model import Model
 from k31ctl.engine.tensors import Target, Tensors
+from k31ctl.engine.vision import VisionEncoder
+from k31ctl.engine.vision_shape import refuse_other_images, vision_shape
 from k31ctl.errors import InputError
 
 _INDEX: Final = "model.safetensors.index.json"
@@ -112,6 +114,21 @@ def load_model(
     nowhere = Target(dtype=target.dtype, device=torch.device("meta"))
     build(Tensors(checkpoint.shape_of, checkpoint.files, prefix=prefix), target=nowhere)
     return build(Tensors(checkpoint.tensor, checkpoint.files, prefix=prefix), target=target)
+
+
+def load_vision(folder: Path, target: Target) -> VisionEncoder | None:
+    """Read the image encoder of a checkpoint.
+
+    None where its config.json names none, or where this part of a checkpoint has nothing of it.
+    """
+    config, where = read_json_config(folder)
+    shape, checkpoint = vision_shape(config, where=str(where)), Checkpoint(folder)
+    if shape is None or not any(name.startswith("vision_tower.") for name in checkpoint.files):
+        return None
+    refuse_other_images(folder, shape.sizes)
+    nowhere = Target(dtype=target.dtype, device=torch.device("meta"))
+    VisionEncoder(Tensors(checkpoint.shape_of, checkpoint.files), shape, nowhere)
+    return VisionEncoder(Tensors(checkpoint.tensor, checkpoint.files), shape, target)
 
 
 def _weight_map(folder: Path) -> dict[str, str] | None:

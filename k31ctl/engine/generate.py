@@ -7,8 +7,11 @@ from enum import StrEnum
 
 import torch
 
-from k31ctl.engine.model import Model, Segment
+from k31ctl.engine.image_prompt import PromptImages
+from k31ctl.engine.images import PreparedImage
+from k31ctl.engine.model import Model, Placed, Segment
 from k31ctl.engine.sample import Likelihood, Sampler, Sampling, likelihood
+from k31ctl.engine.vision import VisionEncoder
 from k31ctl.errors import RefusedError
 from k31ctl.values import frozen
 
@@ -22,7 +25,10 @@ class Finish(StrEnum):
 
 @frozen
 class Request:
-    """A prompt and how to go on from it; ``num_top`` asks for likelihoods where it is not None."""
+    """A prompt and how to go on from it; ``num_top`` asks for likelihoods where it is not None.
+
+    ``images`` stand at the prompt's media pads, in order, one pad for each of their tokens.
+    """
 
     id: str
     tokens: tuple[int, ...]
@@ -30,6 +36,7 @@ class Request:
     sampling: Sampling
     stop_ids: frozenset[int] = frozenset()
     num_top: int | None = None
+    images: tuple[PreparedImage, ...] = ()
 
 
 @frozen
@@ -47,6 +54,7 @@ class _Running:
     request: Request
     slot: int
     sampler: Sampler
+    images: PromptImages | None
     num_done: int = 0
     said: list[int] = field(default_factory=list)
 
@@ -62,9 +70,16 @@ class Generation:
     """Requests over one model, with room for so many at once and for so many tokens in all."""
 
     def __init__(
-        self, model: Model, *, num_slots: int, num_tokens: int, piece_tokens: int = 512
+        self,
+        model: Model,
+        *,
+        num_slots: int,
+        num_tokens: int,
+        piece_tokens: int = 512,
+        vision: VisionEncoder | None = None,
     ) -> None:
         self._model, self._piece_tokens, self._num_tokens = model, piece_tokens, num_tokens
+        self._vision = vision
         self.cache = model.cache(num_slots=num_slots, num_tokens=num_tokens)
         self._waiting: deque[Request] = deque()
         self._running: dict[str, _Running] = {}
@@ -79,8 +94,14 @@ class Generation:
         """Requests with a slot."""
         return len(self._running)
 
+    @property
+    def num_encoded_images(self) -> int:
+        """Images whose vectors are held, as their prompts are half read."""
+        held = (running.images for running in self._running.values())
+        return sum(images.num_encoded for images in held if images is not None)
+
     def submit(self, request: Request) -> None:
-        """Take a request; raises RefusedError where it could never run."""
+        """Take a request; raises RefusedError where it could never run, or images do not fit it."""
         needed = len(request.tokens) + request.max_tokens
         most = min(self._num_tokens, self._model.config.max_tokens)
         if needed > most:
@@ -91,6 +112,7 @@ class Generation:
             )
         if not request.tokens or request.max_tokens < 1 or request.id in self._ids():
             raise ValueError("a request needs tokens, room for one more, and an id of its own")
+        self._images(request)
         self._waiting.append(request)
 
     def cancel(self, request_id: str) -> bool:
@@ -114,7 +136,7 @@ class Generation:
             for running, tokens in batch
         ]
         flat = [token for _, tokens in batch for token in tokens]
-        logits_SV = self._model(torch.tensor(flat), segments, self.cache)
+        logits_SV = self._model(torch.tensor(flat), segments, self.cache, placed=_placed(batch))
         said = []
         for (running, tokens), logits_V in zip(batch, logits_SV, strict=True):
             running.num_done += len(tokens)
@@ -139,8 +161,25 @@ class Generation:
                 return
             self._waiting.popleft()
             self._running[request.id] = _Running(
-                request=request, slot=slot, sampler=Sampler(request.sampling)
+                request=request,
+                slot=slot,
+                sampler=Sampler(request.sampling),
+                images=self._images(request),
             )
+
+    def _images(self, request: Request) -> PromptImages | None:
+        if self._vision is None:
+            if request.images:
+                raise RefusedError(
+                    "the model has no image encoder here",
+                    where=f"request {request.id}",
+                    remedy="load_vision reads it; or leave the images out",
+                )
+            return None
+        media_pad = self._vision.shape.media_pad
+        return PromptImages(
+            request.tokens, request.images, media_pad=media_pad, encode=self._vision
+        )
 
     def _batch(self) -> list[tuple[_Running, tuple[int, ...]]]:
         """Everyone who waits for one token, then prompts up to the piece, oldest first."""
@@ -171,3 +210,16 @@ class Generation:
         if request.num_top is not None:
             told = likelihood(logits_V, token, num_top=request.num_top)
         return Said(request_id=request.id, token=token, likelihood=told, finish=finish)
+
+
+def _placed(batch: list[tuple[_Running, tuple[int, ...]]]) -> Placed | None:
+    """What the images say that stand in these pieces."""
+    rows: list[int] = []
+    vectors, first = [], 0
+    for running, tokens in batch:
+        start = running.num_done
+        if running.images and (found := running.images.within(start, start + len(tokens))):
+            rows += [first + row for row in found[0]]
+            vectors.append(found[1])
+        first += len(tokens)
+    return Placed(torch.tensor(rows), torch.cat(vectors)) if vectors else None

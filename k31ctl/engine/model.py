@@ -4,6 +4,7 @@ T tokens of all segments, D width, V vocabulary, S segments.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,6 +31,13 @@ class Segment:
     slot: int
     start: int
     length: int
+
+
+class Placed(NamedTuple):
+    """Vectors that stand in place of some tokens' embeddings, as those of images do."""
+
+    row_N: Tensor
+    vector_ND: Tensor
 
 
 class Layer:
@@ -183,9 +191,12 @@ class Model:
         mixers = {number: self.config.mixers[number] for number in self.layers}
         return Cache(mixers, num_slots=num_slots, num_tokens=num_tokens, target=self.target)
 
-    def start(self, token_T: Tensor) -> Stream:
+    def start(self, token_T: Tensor, placed: Placed | None = None) -> Stream:
         """The stream in front of the first layer."""
-        return self.inject(functional.embedding(self._on_device(token_T), self.ends.embedding_VD))
+        x_TD = functional.embedding(self._on_device(token_T), self.ends.embedding_VD)
+        if placed is not None:
+            x_TD[self._on_device(placed.row_N)] = placed.vector_ND.to(x_TD)
+        return self.inject(x_TD)
 
     def inject(self, live_TD: Tensor, snapshots_TND: Tensor | None = None) -> Stream:
         """The stream in front of any layer, from a running sum and the snapshots before it."""
@@ -214,14 +225,20 @@ class Model:
         return self.ends.head(rms_norm(h_TD, self.ends.norm_D, self.config.norm_eps)).float()
 
     def __call__(
-        self, token_T: Tensor, segments: Sequence[Segment], cache: Cache, *, every: bool = False
+        self,
+        token_T: Tensor,
+        segments: Sequence[Segment],
+        cache: Cache,
+        *,
+        every: bool = False,
+        placed: Placed | None = None,
     ) -> Tensor:
         """Logits behind the last token of each segment [S, V], or behind every token [T, V].
 
         The tokens of all segments stand one behind the other; their sequences are advanced.
         """
         with torch.inference_mode():
-            stream = self.start(token_T)
+            stream = self.start(token_T, placed)
             self.advance(stream, segments, cache)
             ends = torch.tensor([segment.length for segment in segments]).cumsum(0) - 1
             return self.finish(stream, slice(None) if every else self._on_device(ends))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from k31ctl.core.gates import Gate, require_all, require_names
 from k31ctl.core.rules import Finding, Severity
-from k31ctl.errors import RefusedError, UsageError
+from k31ctl.errors import InputError, K31Error, RefusedError, UsageError
 from k31ctl.report.envelope import envelope
 from k31ctl.report.files import write_all
 from k31ctl.report.lint_formats import github_lines, markdown_text, sarif_document
@@ -49,7 +49,10 @@ def show_lint(
 
 
 def require_no_errors(files: Sequence[LintedFile], gates: Sequence[Gate]) -> None:
-    """Raise GateError for the first gate that fails, RefusedError where errors were found."""
+    """Raise what a file could not be checked for, GateError for the first gate that fails,
+    RefusedError where errors were found.
+    """
+    _require_all_checked(files)
     require_all(
         gates,
         lint_result(files),
@@ -66,6 +69,21 @@ def require_no_errors(files: Sequence[LintedFile], gates: Sequence[Gate]) -> Non
         )
 
 
+def _require_all_checked(files: Sequence[LintedFile]) -> None:
+    unread = [each for each in files if each.failure is not None]
+    if not unread:
+        return
+    first = unread[0].failure
+    assert first is not None
+    if len(unread) == 1:
+        raise first
+    raise InputError(
+        f"{len(unread)} of {counted(len(files), 'file')} could not be checked",
+        where=", ".join(each.name for each in unread[:5]),
+        remedy=f"mend or leave them out; the first: {first.what}",
+    )
+
+
 def lint_result(files: Sequence[LintedFile]) -> dict[str, Any]:
     """The names and values that JSON and gates see."""
     findings = [finding_mapping(f) for each in files for f in each.findings]
@@ -75,6 +93,7 @@ def lint_result(files: Sequence[LintedFile]) -> dict[str, Any]:
         "warnings": counts["warning"],
         "infos": counts["info"],
         "findings": findings,
+        "unread": [_unread(each.name, each.failure) for each in files if each.failure is not None],
         "launches": [_launch(each.name, launch) for each in files for launch in each.launches],
         "corrected": [
             {"file": each.name, "command": list(old), "corrected": list(new)}
@@ -93,6 +112,15 @@ def finding_mapping(finding: Finding) -> dict[str, str]:
         "remedy": finding.remedy,
         "source": finding.source,
         "where": finding.where,
+    }
+
+
+def _unread(name: str, failure: K31Error) -> dict[str, str]:
+    return {
+        "file": name,
+        "message": failure.what,
+        "where": failure.where,
+        "remedy": failure.remedy,
     }
 
 
@@ -140,6 +168,8 @@ def _write_fixes(files: Sequence[LintedFile]) -> tuple[str, ...]:
     """Write every changed file whole, and what it was beside it; UsageError for a command."""
     texts: dict[Path, str] = {}
     for each in files:
+        if each.failure is not None:
+            continue
         if each.source is None or each.name == "standard input":
             raise UsageError(
                 "only a file can be changed",
@@ -165,6 +195,9 @@ def _text(files: Sequence[LintedFile], written: Sequence[str]) -> list[str]:
 
 
 def _file_text(file: LintedFile, written: Sequence[str]) -> list[str]:
+    if file.failure is not None:
+        told = f"{file.failure.where}  not checked  {file.failure.what}"
+        return _folded(told, first="", rest="    ")
     lines: list[str] = []
     for finding in file.findings:
         lines += _finding_text(finding)

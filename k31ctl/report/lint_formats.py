@@ -31,11 +31,24 @@ def sarif_document(files: Sequence[LintedFile]) -> str:
                     }
                 },
                 "results": [_result(finding, ids) for finding in findings],
+                "invocations": [_invocation(files)],
                 "columnKind": "unicodeCodePoints",
             }
         ],
     }
     return json.dumps(log, indent=2, sort_keys=True, ensure_ascii=True) + "\n"
+
+
+def _invocation(files: Sequence[LintedFile]) -> dict[str, Any]:
+    """Whether every file could be checked, and why one could not."""
+    failures = [each.failure for each in files if each.failure is not None]
+    return {
+        "executionSuccessful": not failures,
+        "toolExecutionNotifications": [
+            {"level": "error", "message": {"text": f"{each.where}: {each.what}; {each.remedy}"}}
+            for each in failures
+        ],
+    }
 
 
 def _rule(finding: Finding) -> dict[str, Any]:
@@ -68,6 +81,9 @@ def _result(finding: Finding, ids: Sequence[str]) -> dict[str, Any]:
 def github_lines(files: Sequence[LintedFile]) -> Iterator[str]:
     """The findings as commands that GitHub turns into annotations."""
     for file in files:
+        if file.failure is not None:
+            where = f"file={_property(file.name)},title=not checked"
+            yield f"::error {where}::{_data(f'{file.failure.what}; {file.failure.remedy}')}"
         for finding in file.findings:
             name, line = _place(finding)
             where = f"file={_property(name)},line={line},title={_property(finding.id)}"
@@ -80,6 +96,9 @@ def markdown_text(files: Sequence[LintedFile]) -> str:
     lines: list[str] = []
     for file in files:
         lines += [f"## {_cell(file.name)}", ""]
+        if file.failure is not None:
+            lines += [f"Not checked: {_cell(file.failure.what)}.", ""]
+            continue
         if not file.findings:
             lines += ["Nothing wrong found.", ""]
             continue

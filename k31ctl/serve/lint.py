@@ -18,9 +18,7 @@ from k31ctl.core.launch_form import Call, find_call
 from k31ctl.core.model import Model
 from k31ctl.core.read_launch import read_launch
 from k31ctl.core.rules import Finding, LaunchContext, Severity, check
-from k31ctl.core.rules.readback import readback_findings
 from k31ctl.serve.read.found import FoundLaunch
-from k31ctl.serve.readback import running_server
 from k31ctl.serve.recognise import engine_version, model_id, written_version
 from k31ctl.values import frozen
 
@@ -70,9 +68,16 @@ def lint(store: Store, found: FoundLaunch, asked: Asked, *, name: str) -> Linted
     context = _context(store, found, launch, flags, asked, notes)
     told = check(context)
     if asked.readback:
-        told = (*told, *readback_findings(context, running_server(call.engine, asked.readback)))
+        told = (*told, *_readback(context, asked.readback))
     findings = tuple(_placed(each, found, call, name) for each in told)
     return Linted(found=found, context=context, findings=findings, notes=tuple(notes))
+
+
+def _readback(context: LaunchContext, url: str) -> tuple[Finding, ...]:
+    from k31ctl.core.rules.readback import readback_findings  # noqa: PLC0415  only for --readback
+    from k31ctl.serve.readback import running_server  # noqa: PLC0415
+
+    return readback_findings(context, running_server(context.name, url))
 
 
 def worst(linted: Sequence[Linted]) -> Severity | None:
@@ -112,7 +117,7 @@ def _context(
     notes: list[str],
 ) -> LaunchContext:
     version = flags.asked or flags.catalog.version
-    model = _model(store, launch, asked, notes)
+    model = _model(store, launch, found, asked, notes)
     draft_of_all = LaunchContext(
         launch=launch,
         catalog=flags.catalog,
@@ -130,17 +135,27 @@ def _context(
         gpu_hint=found.gpu_hint,
         open_ended=_is_open(launch, found),
         open_environment=found.open_environment,
+        told_gpus_per_node=found.gpus_per_node,
+        on_ray=found.on_ray,
     )
     whole = replace(draft_of_all, draft=_draft(store, draft_of_all.draft_name))
-    whole = replace(whole, nodes=_nodes(whole, found, asked))
+    nodes = _nodes(whole, found, asked)
+    published = nodes > 1 >= whole.told_nodes and _is_published(store, launch, flags)
+    whole = replace(whole, nodes=nodes, published=published)
     if whole.node is not None and model is not None:
         whole = replace(whole, speed=load_speed(store, None))
     return whole
 
 
+def _is_published(store: Store, launch: Launch, flags: FoundFlags) -> bool:
+    from k31ctl.serve.published import is_published  # noqa: PLC0415  only for several nodes
+
+    return is_published(store, launch, flags.catalog)
+
+
 def _nodes(context: LaunchContext, found: FoundLaunch, asked: Asked) -> int:
     """How many nodes there are: as asked, as the file says, else one where nothing says more."""
-    return asked.nodes or max(context.size("nnodes"), found.nodes, 1)
+    return asked.nodes or max(context.told_nodes, found.nodes, 1)
 
 
 def _node(store: Store, asked: Asked, notes: list[str]) -> Node | None:
@@ -152,17 +167,30 @@ def _node(store: Store, asked: Asked, notes: list[str]) -> Node | None:
     return None
 
 
-def _model(store: Store, launch: Launch, asked: Asked, notes: list[str]) -> Model | None:
+def _model(
+    store: Store, launch: Launch, found: FoundLaunch, asked: Asked, notes: list[str]
+) -> Model | None:
     """The model as asked, else the profile that the launch's own name for it stands for."""
     if asked.model:
         return load_model(store, asked.model)
-    known = model_id(store, launch.model)
+    known = model_id(store, launch.model) or model_id(store, found.model)
+    if not known:
+        known = _served_as(store, launch)
+        if known:
+            notes.append(f"{launch.model[:80]} is taken to be {known}, as it is called for clients")
     if known:
         return load_model_profile(store, known)
     if launch.form is not Form.SGLANG_ROUTER:
         named = launch.model[:80] or "no model"
         notes.append(f"{named} is not a model that is known here; --model says which it is")
     return None
+
+
+def _served_as(store: Store, launch: Launch) -> str:
+    """The profile of the name that clients use, empty where that is no model's."""
+    given = launch.value("--served-model-name")
+    names = given if isinstance(given, list | tuple) else (given,)
+    return next((known for name in names if name and (known := model_id(store, str(name)))), "")
 
 
 def _engine(store: Store, name: str, flags: FoundFlags) -> Engine | None:

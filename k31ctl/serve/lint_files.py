@@ -1,7 +1,8 @@
 """Several launch files, or one command, checked."""
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -9,29 +10,36 @@ from typing import Final
 from k31ctl.catalog.store import Store
 from k31ctl.core.launch_form import find_call
 from k31ctl.core.rules import Finding, Severity
-from k31ctl.errors import UsageError
+from k31ctl.errors import InputError, K31Error, UsageError
 from k31ctl.serve.fix import Fixed, corrected_words, fixed
 from k31ctl.serve.lint import Asked, Linted, all_findings, lint
 from k31ctl.serve.read.docker import docker_run
-from k31ctl.serve.read.found import SourceWord
-from k31ctl.serve.read.launch_file import launch_of_words, launches_in
+from k31ctl.serve.read.found import FoundLaunch, SourceWord
+from k31ctl.serve.read.launch_file import NothingStartedError, launch_of_words, launches_in
+from k31ctl.serve.read.neighbours import Neighbours
 from k31ctl.serve.read.source import MOST_BYTES, Source, read_source, source_of
 from k31ctl.values import frozen
 
 STANDARD_INPUT = "-"
 COMMAND = "command"
 _HEAD: Final = 4096
+_MOST_FILES: Final = 256
+_RAY: Final = re.compile(r"\bray (?:start|status)\b|ray_cluster|multi-node-serving|kind: Ray")
 _ENDINGS: Final = (".sh", ".bash", ".sbatch", ".slurm", ".yaml", ".yml", ".service")
 
 
 @frozen
 class LintedFile:
-    """One file, or a command where ``source`` is None, with all that was found in it."""
+    """One file, or a command where ``source`` is None, with all that was found in it.
+
+    ``failure`` is why it could not be checked; then nothing was found in it.
+    """
 
     name: str
     source: Source | None
     launches: tuple[Linted, ...]
     fixed: Fixed | None
+    failure: K31Error | None = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -67,7 +75,7 @@ def lint_files(store: Store, given: Sequence[str], asked: Asked) -> tuple[Linted
         found = launch_of_words(given)
         linted = tuple(lint(store, each, asked, name=COMMAND) for each in found)
         return (LintedFile(name=COMMAND, source=None, launches=linted, fixed=None),)
-    return tuple(_linted(store, _read(name), asked) for name in dict.fromkeys(given))
+    return _checked(store, given, asked)
 
 
 def _is_command(words: Sequence[str]) -> bool:
@@ -87,12 +95,95 @@ def _require_no_file(words: Sequence[str]) -> None:
         )
 
 
-def _linted(store: Store, source: Source, asked: Asked) -> LintedFile:
-    found = (replace(each, head=source.text[:_HEAD]) for each in launches_in(source))
-    launches = tuple(lint(store, each, asked, name=source.name) for each in found)
-    return LintedFile(
-        name=source.name, source=source, launches=launches, fixed=fixed(source, launches)
+def _checked(store: Store, given: Sequence[str], asked: Asked) -> tuple[LintedFile, ...]:
+    """Every file in its turn; one that cannot be checked does not keep the others from it."""
+    sources: list[Source] = []
+    failed: dict[str, K31Error] = {}
+    optional: set[str] = set()
+    for name in dict.fromkeys(given):
+        inside = _in_folder(name)
+        optional.update(inside)
+        for path in inside or (name,):
+            try:
+                sources.append(_read(path))
+            except K31Error as error:
+                failed[path] = error
+    if not sources and len(failed) == 1:
+        raise next(iter(failed.values()))
+    started, unread = _started(sources)
+    if started:
+        unread = {
+            name: error
+            for name, error in unread.items()
+            if not (isinstance(error, NothingStartedError) and name in optional)
+        }
+    found = [_linted(store, source, tuple(launches), asked) for source, launches in started]
+    if not found and len(unread) == 1 and not failed:
+        raise next(iter(unread.values()))
+    return (*found, *(_unread(name, error) for name, error in (failed | unread).items()))
+
+
+def _in_folder(name: str) -> list[str]:
+    """The files of a folder that may be launch files, none where the name is no folder's."""
+    path = Path(name)
+    if name == STANDARD_INPUT or not path.is_dir():
+        return []
+    found = sorted(each for each in path.iterdir() if each.name.endswith(_ENDINGS))
+    return [str(each) for each in found[:_MOST_FILES] if each.is_file()]
+
+
+def _started(
+    sources: Sequence[Source],
+) -> tuple[list[tuple[Source, list[FoundLaunch]]], dict[str, K31Error]]:
+    """The launches by the file that they stand in, and the files in which none can be read.
+
+    A script that another file runs is checked as it is run there, and not by itself.
+    """
+    neighbours = Neighbours(sources)
+    texts = {source.name: source for source in sources}
+    own: dict[str, list[FoundLaunch]] = {}
+    inside: dict[str, list[FoundLaunch]] = {}
+    unread: dict[str, K31Error] = {}
+    for source in sources:
+        neighbours.begin()
+        try:
+            found = launches_in(source, neighbours)
+        except InputError as error:
+            unread[_place(error, texts, source)] = error
+            continue
+        own[source.name] = [each for each in found if each.source is None]
+        for each in found:
+            if each.source is not None:
+                texts.setdefault(each.source.name, each.source)
+                inside.setdefault(each.source.name, []).append(each)
+    unread = {
+        name: error
+        for name, error in unread.items()
+        if not (isinstance(error, NothingStartedError) and name in neighbours.used)
+    }
+    names = [name for name in texts if name in inside or name in own]
+    return [(texts[name], inside.get(name) or own[name]) for name in names], unread
+
+
+def _place(error: InputError, texts: Mapping[str, Source], source: Source) -> str:
+    """The file that cannot be read: the one given, or a script that it runs."""
+    name = error.where.rpartition(":")[0] or error.where
+    return name if name in texts else source.name
+
+
+def _linted(
+    store: Store, source: Source, launches: Sequence[FoundLaunch], asked: Asked
+) -> LintedFile:
+    head, on_ray = source.text[:_HEAD], _RAY.search(source.text) is not None
+    linted = tuple(
+        lint(store, replace(each, head=head, on_ray=on_ray), asked, name=source.name)
+        for each in launches
     )
+    return LintedFile(name=source.name, source=source, launches=linted, fixed=fixed(source, linted))
+
+
+def _unread(name: str, error: K31Error) -> LintedFile:
+    return LintedFile(name=name, source=None, launches=(), fixed=None, failure=error)
 
 
 def _read(name: str) -> Source:

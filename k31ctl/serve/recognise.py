@@ -16,7 +16,7 @@ _BRANCHES: Final = {
     "vllm": re.compile(r"vllm-openai(?:_rocm|-rocm)?:((?:[\w.]+-)?nightly|main)(?![\w.])"),
     "sglang": re.compile(r"/sglang(?:-rocm)?:(nightly|main|dev)(?![\w.])"),
 }
-_TITLE: Final = re.compile(r"^# .{1,80} with (\w+) ([\w.]+) on .+\)$", re.MULTILINE)
+_TITLE: Final = re.compile(r"^# .{1,80} with (\w+) ([\w.-]+) on .+\)$", re.MULTILINE)
 _BRANCH: Final = "main"
 _K31: Final = re.compile(r"kimi[-_ ]?k3[.]?1", re.IGNORECASE)
 _K3: Final = re.compile(r"kimi[-_ ]?k3(?![\d.])", re.IGNORECASE)

@@ -246,6 +246,42 @@ def test_a_folder_a_pipe_a_loop_and_nothing_are_exit_3(k31ctl: Run, tmp_path: Pa
         assert (done.returncode, done.stderr.count("\n")) == (3, 3)
 
 
+def test_files_that_cannot_be_read_hide_nothing_and_are_exit_3(k31ctl: Run, tmp_path: Path) -> None:
+    bad, missing = tmp_path / "open.sh", tmp_path / "missing.sh"
+    bad.write_text(f"{GOOD} --served-model-name 'k3\n")
+    wrong = script(tmp_path, WITHOUT_TRUST)
+    names = [str(path) for path in (bad, missing, wrong)]
+    done = k31ctl("lint", *names, "--on", "8x-b300", "--fix")
+    assert done.returncode == 3
+    assert f"{bad}:1" in done.stdout
+    assert f"{missing}" in done.stdout
+    assert "(trust-remote-code-missing)" in done.stdout
+    assert done.stderr.startswith("error: 2 of 3 files could not be checked")
+    assert bad.read_text() == f"{GOOD} --served-model-name 'k3\n"
+    assert "--trust-remote-code" in wrong.read_text()
+
+
+@pytest.mark.parametrize("form", ["json", "sarif", "github"])
+def test_what_could_not_be_checked_is_told_in_every_form(
+    k31ctl: Run, tmp_path: Path, form: str
+) -> None:
+    wrong, missing = script(tmp_path, WITHOUT_TRUST), tmp_path / "missing.sh"
+    done = k31ctl("lint", str(wrong), str(missing), "--on", "8x-b300", "--format", form)
+    assert done.returncode == 3
+    assert "trust-remote-code-missing" in done.stdout
+    assert f"{missing}" in done.stdout
+
+
+def test_the_document_lists_what_could_not_be_checked(k31ctl: Run, tmp_path: Path) -> None:
+    wrong, missing = script(tmp_path, WITHOUT_TRUST), tmp_path / "missing.sh"
+    text = (Path(package.__file__).parent / "schemas" / "lint.v1.schema.json").read_text()
+    done = k31ctl("lint", str(missing), str(wrong), "--json")
+    Draft202012Validator(json.loads(text)).validate(document(done))
+    (unread,) = document(done)["result"]["unread"]
+    assert (unread["file"], unread["message"]) == (str(missing), "no such file or directory")
+    assert document(done)["result"]["errors"] == 1
+
+
 def test_nothing_to_check_is_a_mistake(k31ctl: Run) -> None:
     assert k31ctl("lint").returncode == 2
 

@@ -613,4 +613,37 @@ CASES: Final[dict[str, tuple[Case, Case]]] = {
         case(V, environment={"NCCL_DMABUF_ENABLE": "1"}),
         case(V, environment={"NCCL_DMABUF_ENABLE": "0"}),
     ),
+    # several nodes
+    "nodes-not-told": (
+        case(V.replace("-tp 8", "-tp 16"), on="8x-b300", nodes=2),
+        case(
+            V.replace("-tp 8", "-tp 16 --distributed-executor-backend ray"), on="8x-b300", nodes=2
+        ),
+    ),
+    "nodes-local-groups": (
+        case(V + " -dp 4 --data-parallel-size-local 2", on="8x-b300", nodes=2),
+        case(V + " -dp 2 --data-parallel-size-local 1", on="8x-b300", nodes=2),
+    ),
+    "sglang-expert-groups": (
+        case(S + " --ep-size 8 --moe-dp-size 2"),
+        case(S + " --ep-size 4 --moe-dp-size 2"),
+    ),
+    "sglang-track-interval": (
+        case(
+            S + " --mamba-radix-cache-strategy extra_buffer --page-size 64"
+            " --mamba-track-interval 100"
+        ),
+        case(
+            S + " --mamba-radix-cache-strategy extra_buffer --page-size 64"
+            " --mamba-track-interval 128"
+        ),
+    ),
+    "vllm-kda-decode": (
+        case(V + DSPARK.replace(":7}", ":8}") + " --kda-decode-backend flashinfer"),
+        case(V + DSPARK + " --kda-decode-backend flashinfer"),
+    ),
+    "vllm-block-raised": (
+        case(V + " --block-size 16", on="8x-b300"),
+        case(V + " --block-size 1536", on="8x-b300"),
+    ),
 }

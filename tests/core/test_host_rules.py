@@ -66,7 +66,7 @@ FAILING: Final[dict[str, tuple[Host, Need, str]]] = {
     "gpu-driver-answers": (
         hosts.without("gpus", SLOW, "nvidia-smi -q did not answer in time"),
         ONE_NODE,
-        "8 GPUs are on the PCI bus, and the driver does not list them: nvidia-smi -q did not",
+        "8 GPUs are on the PCI bus, and the driver lists none: nvidia-smi -q did not",
     ),
     "gpu-device-access": (
         with_(devices=Devices(gpus=(), locked=("/dev/kfd",))),
@@ -87,7 +87,7 @@ FAILING: Final[dict[str, tuple[Host, Need, str]]] = {
     "gpu-weights-fit": (
         with_(gpus=hosts.gpus(memory_bytes=80 * GIB)),
         ONE_NODE,
-        "the GPUs of 1 such nodes have 640.0 GiB",
+        "the GPUs of such a node have 640.0 GiB",
     ),
     "gpu-memory-free": (
         with_(

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import threading
+import time
 import urllib.request
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -30,6 +31,7 @@ from tests.engine.small_tokenizer import write_small_tokenizer
 
 CONTEXT = 8192
 FAILS = -1
+LONGEST_WAIT_S = 240
 VISION = Vision(
     hidden_size=16, intermediate_size=16, num_layers=1, num_heads=1, qkv_hidden_size=16,
     patch_size=14, merge_height=2, merge_width=2,
@@ -186,7 +188,8 @@ def gauge(url: str, name: str) -> float:
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    """Return once something holds; the test runner's own limit ends what never does."""
-    pause = threading.Event()
+    """Return once something holds; fail where it does not within what a busy machine may take."""
+    pause, end = threading.Event(), time.monotonic() + LONGEST_WAIT_S
     while not holds():
+        assert time.monotonic() < end, "it has not come to hold"
         pause.wait(0.02)

@@ -349,7 +349,7 @@ def test_a_client_that_does_not_read_is_given_up(model: ServedModel) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", int(url.rpartition(":")[2])))
         client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        wait_until(lambda: gauge(url, "num_requests_running") == 1)
+        wait_until(lambda: generator.num_generated > 0)
         wait_until(lambda: gauge(url, "num_requests_open") == 0)
         assert gauge(url, "num_requests_running") == 0
     assert generator.num_generated < 100_000

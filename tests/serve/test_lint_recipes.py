@@ -2,14 +2,18 @@
 
 import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from k31ctl.catalog.hardware import load_node
 from k31ctl.catalog.recipes import recipes_for
 from k31ctl.core.launch import Problem
 from k31ctl.core.recipe import Recipe, Role
 from k31ctl.core.rules import Finding, Severity, check
 from k31ctl.core.rules.read_rules import READINGS
+from k31ctl.serve.lint import Asked
+from k31ctl.serve.lint_files import lint_files
 from tests.core.catalogs import ENGINES, STORE
 from tests.core.rule_contexts import context
 
@@ -43,7 +47,11 @@ def worse_than_notes(recipe: Recipe, hardware: str) -> list[Finding]:
         words, environment, gpus = whole.words, {**base.environment, **environment}, 8
     on = NODES[hardware]
     asked = context(
-        shlex.join(words), on=on, nodes=max(1, gpus // int(on[0])), environment=environment
+        shlex.join(words),
+        on=on,
+        nodes=max(1, gpus // int(on[0])),
+        environment=environment,
+        published=True,
     )
     return [found for found in check(asked) if found.severity is not Severity.INFO]
 
@@ -62,6 +70,25 @@ def test_a_published_recipe_is_clean_but_for_its_documented_drift(recipe: Recipe
         if recipe.role is Role.OVERLAY:
             expected = []
         assert sorted(each.id for each in found) == expected, (hardware, found)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.id)
+def test_a_published_recipe_as_a_script_has_no_error_but_its_drift(
+    recipe: Recipe, tmp_path: Path
+) -> None:
+    own = recipe
+    if recipe.role is Role.OVERLAY:
+        base = WHOLE[recipe.engine]
+        own = replace(base, flags={**base.flags, **recipe.flags})
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in own.environment.items()]
+    path = tmp_path / "launch.sh"
+    path.write_text("\n".join([*exports, shlex.join(own.words), ""]))
+    on = NODES[(recipe.hardware or ("B300",))[0]]
+    nodes = max(1, own.nodes * own.gpus_per_node // int(on[0]))
+    asked = Asked(hardware=on, node=load_node(STORE, on), nodes=nodes)
+    (found,) = lint_files(STORE, [str(path)], asked)
+    errors = {each.id for each in found.findings if each.severity is Severity.ERROR}
+    assert errors <= set(drift_of(recipe))
 
 
 def test_the_table_of_the_recipes_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from k31ctl.core.rules.container_rules import CONTAINER_RULES
 from k31ctl.core.rules.context import LaunchContext
 from k31ctl.core.rules.finding import Finding
 from k31ctl.core.rules.model_rules import MODEL_RULES
+from k31ctl.core.rules.node_rules import NODE_RULES
 from k31ctl.core.rules.place_rules import PLACE_RULES
 from k31ctl.core.rules.read_rules import read_findings
 from k31ctl.core.rules.rule import Rule
@@ -34,8 +35,10 @@ RULES: tuple[Rule, ...] = (
     *TOKENSPEED_RULES,
     *CONTAINER_RULES,
     *PLACE_RULES,
+    *NODE_RULES,
 )
 _ORDER = list(Severity)
+_OF_PLANNER = "layout-refused"
 
 
 def check(context: LaunchContext) -> tuple[Finding, ...]:
@@ -48,4 +51,15 @@ def check(context: LaunchContext) -> tuple[Finding, ...]:
     for rule in RULES if starts_engine else ():
         if rule.holds(context):
             found += rule.findings(context)
+    found = [each for each in found if not _told_better(each, found)]
     return tuple(sorted(found, key=lambda f: (_ORDER.index(f.severity), f.positions[:1], f.id)))
+
+
+def _told_better(finding: Finding, found: list[Finding]) -> bool:
+    """Whether the planner's refusal of a layout says again what the engine's own rule says."""
+    return finding.id == _OF_PLANNER and any(
+        other.id != _OF_PLANNER
+        and other.severity is Severity.ERROR
+        and set(other.positions) & set(finding.positions)
+        for other in found
+    )

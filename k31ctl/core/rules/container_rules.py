@@ -51,7 +51,7 @@ def _few_gpus(context: LaunchContext) -> Iterable[Hit]:
     box = context.container
     if box is None or box.gpus is None or not context.ranks:
         return NOTHING
-    nodes = max(1, context.nodes, context.size("nnodes"))
+    nodes = max(1, context.nodes, context.told_nodes)
     if context.ranks <= box.gpus * nodes:
         return NOTHING
     per = f" on each of {nodes} nodes" if nodes > 1 else ""

@@ -66,7 +66,9 @@ class LaunchContext:
     ``open_ended`` is whether a word of the command is only known when it runs,
     ``open_environment`` whether variables come from a file that is not read.
     None in ``model``, ``node`` or ``engine`` means that it is not known, and rules that need it
-    say nothing. ``nodes`` is 0 where nothing says how many there are.
+    say nothing. ``nodes`` is 0 where nothing says how many there are; ``told_gpus_per_node`` is
+    what a batch script asks for. ``on_ray`` is whether the file speaks of a Ray cluster,
+    ``published`` whether the launch has every setting of a published recipe.
     """
 
     launch: Launch
@@ -85,6 +87,9 @@ class LaunchContext:
     installs: tuple[str, ...] = ()
     gpu_hint: str = ""
     open_ended: bool = False
+    told_gpus_per_node: int = 0
+    on_ray: bool = False
+    published: bool = False
 
     @property
     def name(self) -> str:
@@ -120,6 +125,14 @@ class LaunchContext:
     def gpu_gib(self) -> float:
         """Memory of one GPU in GiB, 0 where it is not known."""
         return 0.0 if self.node is None else self.node.gpu.memory_bytes / 2**30
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs that the launch has on one node, 0 where that is not known."""
+        given = self.container.gpus if self.container is not None else None
+        if self.node is not None:
+            return self.node.num_gpus
+        return given or self.told_gpus_per_node
 
     def value(self, flag: str, default: object = None) -> object:
         """What the flag was set to."""
@@ -212,6 +225,13 @@ class LaunchContext:
         if self.name == "sglang" and self.attention_dp == 1:
             sizes.append(self.dp)
         return reduce(mul, sizes)
+
+    @property
+    def told_nodes(self) -> int:
+        """Nodes that the command itself tells of, 1 where it tells of none."""
+        local = int(self.number("--data-parallel-size-local", 0))
+        groups = -(-self.dp // local) if local > 0 else 1
+        return max(self.size("nnodes"), groups)
 
     @property
     def spans_nodes(self) -> bool:

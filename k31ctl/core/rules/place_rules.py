@@ -15,8 +15,8 @@ _OFF: Final = ("0", "false", "")
 
 
 def _interfaces(context: LaunchContext) -> Iterable[Hit]:
-    if context.kind is FileKind.COMMAND or context.size("nnodes") == 1:
-        return NOTHING
+    if context.kind is FileKind.COMMAND or context.size("nnodes") == 1 or context.wrapped:
+        return NOTHING  # what wraps an engine starts it in pods, or says so itself
     if context.kind is FileKind.KUBERNETES and not (
         context.container is not None and context.container.host_network
     ):

@@ -1,5 +1,6 @@
 """What the reader of a command found wrong, as findings: flags, values, variables."""
 
+import difflib
 import json
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -214,10 +215,20 @@ def _remedy(problem: ReadProblem, told: Reading, context: LaunchContext) -> str:
     if name in _RENAMED and _RENAMED[name] in problem.candidates:
         words = " ".join(context.launch.words[p] for p in problem.positions[1:])
         return f"write {_RENAMED[name]} {words}".rstrip()
-    if problem.candidates:
-        quoted = ", ".join(problem.candidates)
+    candidates = problem.candidates or _near(problem, context)
+    if candidates:
+        quoted = ", ".join(candidates)
         return f"{told.remedy}: {quoted}" if told.severity is not INFO else f"write {quoted}"
     return told.remedy
+
+
+def _near(problem: ReadProblem, context: LaunchContext) -> tuple[str, ...]:
+    """Flags of the engine that an unknown one may have been meant for."""
+    if problem.problem not in (Problem.UNKNOWN_FLAG, Problem.TO_GATEWAY):
+        return ()
+    known = [name for flag in context.catalog.flags for name in flag.spellings]
+    name = problem.subject.partition("=")[0]
+    return tuple(difflib.get_close_matches(name, known, n=2, cutoff=0.85))
 
 
 def _change(problem: ReadProblem, context: LaunchContext) -> Change | None:

@@ -8,6 +8,8 @@ from k31ctl.core.rules.context import BLACKWELL, LaunchContext
 from k31ctl.core.rules.finding import Change
 from k31ctl.core.rules.rule import NOTHING, Hit, Rule, drop, hit
 
+_ALL_OR_NONE: Final = ("flashinfer_cutlass", "flashinfer_cutedsl", "cutedsl")
+
 
 def _two_kinds_of_dp(context: LaunchContext) -> Iterable[Hit]:
     if context.number("--attn-dp-size", 1) <= 1 or context.number("--dp-size", 1) <= 1:
@@ -39,6 +41,18 @@ def _mega_moe(context: LaunchContext) -> Iterable[Hit]:
             "--chunked-prefill-size",
             variable=name,
         )
+    return NOTHING
+
+
+def _expert_groups(context: LaunchContext) -> Iterable[Hit]:
+    tp, ep, groups = context.size("tp"), context.ep, int(context.number("--moe-dp-size", 1))
+    if groups > 1 and ep * groups != tp:
+        message = f"--ep-size {ep} times --moe-dp-size {groups} must be --tp-size {tp}"
+        return hit(context, message, "--moe-dp-size", "--ep-size")
+    runner = context.text("--moe-runner-backend")
+    if runner in _ALL_OR_NONE and ep not in (1, tp):
+        message = f"{runner} takes an expert parallelism of 1 or {tp}, not {ep}"
+        return hit(context, message, "--ep-size", "--moe-runner-backend")
     return NOTHING
 
 
@@ -177,6 +191,16 @@ SGLANG_RULES: Final = (
         remedy="leave --dp-size out",
         source="SGLang 0.5.23 srt/server_args.py",
         check=_two_kinds_of_dp,
+        engines=("sglang",),
+    ),
+    Rule(
+        id="sglang-expert-groups",
+        absence=True,
+        severity=Severity.ERROR,
+        about="expert parallelism does not fit the tensor parallelism",
+        remedy="use an --ep-size that fills --tp-size",
+        source="SGLang 0.5.23 srt/server_args.py",
+        check=_expert_groups,
         engines=("sglang",),
     ),
     Rule(

@@ -32,6 +32,21 @@ def _lazy_buffers(context: LaunchContext) -> Iterable[Hit]:
     return NOTHING
 
 
+def _track_interval(context: LaunchContext) -> Iterable[Hit]:
+    flag, interval = "--mamba-track-interval", int(context.number("--mamba-track-interval", 0))
+    if not interval or not context.text(_STRATEGY).startswith("extra_buffer"):
+        return NOTHING
+    page = int(context.number("--page-size", 0))
+    if page and interval % page:
+        message = f"{flag} {interval} is no multiple of the page of {page} tokens"
+        return hit(context, message, flag, "--page-size")
+    tokens = int(context.number("--speculative-num-draft-tokens", 0))
+    if interval < tokens:
+        message = f"{flag} {interval} is below the {tokens} draft tokens of a step"
+        return hit(context, message, flag, "--speculative-num-draft-tokens")
+    return NOTHING
+
+
 def _no_buffers(context: LaunchContext) -> Iterable[Hit]:
     flag = _STRATEGY
     if context.text(flag) != "no_buffer":
@@ -172,6 +187,15 @@ SGLANG_STATE_RULES: Final = (
         remedy="take another --mamba-radix-cache-strategy",
         source="SGLang 0.5.23 srt/server_args.py",
         check=_lazy_buffers,
+        engines=("sglang",),
+    ),
+    Rule(
+        id="sglang-track-interval",
+        severity=Severity.ERROR,
+        about="states are kept at distances that pages or drafts do not allow",
+        remedy="write a multiple of the page size that is above the draft tokens",
+        source="SGLang 0.5.23 srt/server_args.py",
+        check=_track_interval,
         engines=("sglang",),
     ),
     Rule(

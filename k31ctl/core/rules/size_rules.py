@@ -12,6 +12,14 @@ from k31ctl.units import show_bytes
 
 _TP: Final = ("--tensor-parallel-size", "--tp-size", "--attn-tp-size")
 _SIZES: Final = (*_TP, "--pipeline-parallel-size", "--pp-size", "--data-parallel-size", "--dp-size")
+_LAYOUT: Final = (
+    *_SIZES,
+    "--decode-context-parallel-size",
+    "--dcp-size",
+    "--enable-expert-parallel",
+    "--expert-parallel-size",
+    "--ep-size",
+)
 _FRACTIONS: Final = ("--gpu-memory-utilization", "--mem-fraction-static")
 _OWN_RULES: Final = (
     "layout-heads",
@@ -56,7 +64,9 @@ def _context_parallel(context: LaunchContext) -> Iterable[Hit]:
     if tp % dcp == 0:
         return NOTHING
     message = f"decode-context parallelism {dcp} does not divide tensor parallelism {tp}"
-    return hit(context, message, "--decode-context-parallel-size", "--dcp-size")
+    fitting = ", ".join(str(n) for n in range(1, tp + 1) if tp % n == 0)
+    flags = ("--decode-context-parallel-size", "--dcp-size")
+    return hit(context, message, *flags, remedy=f"use one of {fitting}")
 
 
 def _too_many_ranks(context: LaunchContext) -> Iterable[Hit]:
@@ -115,7 +125,7 @@ def _refused(context: LaunchContext) -> Iterable[Hit]:
         return NOTHING
     if found.refusal.rule in (*_OWN_RULES, _SERVED_BY_DRAFT):
         return NOTHING
-    return hit(context, found.refusal.what, *_SIZES, remedy=found.refusal.remedy)
+    return hit(context, found.refusal.what, *_LAYOUT, remedy=found.refusal.remedy)
 
 
 def _too_large(context: LaunchContext) -> Iterable[Hit]:

@@ -6,6 +6,7 @@ from typing import Final
 from k31ctl.core.finding import Severity
 from k31ctl.core.rules.context import BLACKWELL, K3, LaunchContext
 from k31ctl.core.rules.finding import Change
+from k31ctl.core.rules.memory_fit import fit
 from k31ctl.core.rules.read_rules import merged_object
 from k31ctl.core.rules.rule import NOTHING, Hit, Rule, hit
 
@@ -102,6 +103,22 @@ def _block(context: LaunchContext) -> Iterable[Hit]:
     sizes = " or ".join(map(str, blocks))
     message = f"{_backend(context).upper()} takes multiples of {sizes}, not {size}"
     return hit(context, message, "--block-size")
+
+
+def _small_block(context: LaunchContext) -> Iterable[Hit]:
+    size = int(context.number("--block-size", 0))
+    found = fit(context) if size > 0 else None
+    if found is None or found.built is None:
+        return NOTHING
+    tokens = found.built.pool.capacity(found.max_model_len).block_tokens
+    if size >= tokens:
+        return NOTHING
+    return hit(
+        context,
+        f"--block-size {size} is below the {tokens} tokens whose cache is as large as one state "
+        "of a linear layer; the engine takes that many",
+        "--block-size",
+    )
 
 
 def _mamba_block(context: LaunchContext) -> Iterable[Hit]:
@@ -207,6 +224,15 @@ VLLM_CACHE_RULES: Final = (
         remedy="leave --block-size out",
         source="vLLM 0.33.0 v1/attention/backends/mla",
         check=_block,
+        engines=("vllm",),
+    ),
+    Rule(
+        id="vllm-block-raised",
+        severity=Severity.WARNING,
+        about="the block is smaller than one state of a linear layer",
+        remedy="leave --block-size out",
+        source="vLLM 0.33.0 platforms/interface.py",
+        check=_small_block,
         engines=("vllm",),
     ),
     Rule(

@@ -8,6 +8,7 @@ from k31ctl.core.rules.context import BLACKWELL, LaunchContext
 from k31ctl.core.rules.finding import Change
 from k31ctl.core.rules.rule import NOTHING, Hit, Rule, hit
 
+_MOST_DRAFT: Final = 7
 _DRAFT: Final = ("--speculative-config", "--spec-method")
 
 
@@ -124,7 +125,26 @@ def _specialized(context: LaunchContext) -> Iterable[Hit]:
     return hit(context, f"latency_specialized needs {', '.join(needs)}") if needs else NOTHING
 
 
+def _kda_decode(context: LaunchContext) -> Iterable[Hit]:
+    flag = "--kda-decode-backend"
+    tokens = context.fields("--speculative-config").get("num_speculative_tokens")
+    tokens = tokens or context.value("--spec-tokens")
+    if context.text(flag) != "flashinfer" or not isinstance(tokens, int) or tokens <= _MOST_DRAFT:
+        return NOTHING
+    message = f"FlashInfer's KDA decode takes 1 to {_MOST_DRAFT} draft tokens, not {tokens}"
+    return hit(context, message, flag, *_DRAFT, "--spec-tokens")
+
+
 VLLM_DRAFT_RULES: Final = (
+    Rule(
+        id="vllm-kda-decode",
+        severity=Severity.ERROR,
+        about="FlashInfer decodes linear layers with more draft tokens than it takes",
+        remedy="write 7 draft tokens, or leave --kda-decode-backend out",
+        source="vLLM 0.33.0 models/kimi_k3",
+        check=_kda_decode,
+        engines=("vllm",),
+    ),
     Rule(
         id="vllm-dspark-pp",
         severity=Severity.ERROR,

@@ -212,7 +212,7 @@ VLLM_NODE_RULES: Final = (
     ),
     Rule(
         id="vllm-nixl-garbled",
-        severity=Severity.INFO,
+        severity=Severity.WARNING,
         about="prefill and decode are split over NIXL",
         remedy="compare answers with a single engine, or use a Mooncake store",
         source="vllm-project/vllm#52627, vllm-project/vllm pull 55215",
@@ -292,7 +292,7 @@ VLLM_NODE_RULES: Final = (
     Rule(
         id="vllm-pipeline-timeout",
         unset=True,
-        severity=Severity.INFO,
+        severity=Severity.WARNING,
         about="a pipeline keeps the usual limit of a step",
         remedy="set VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=1800",
         source="vllm-project/vllm#41530; vllm-project/recipes Kimi-K3.yaml",

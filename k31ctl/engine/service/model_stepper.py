@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from k31ctl.engine.checkpoint import load_config, load_model
+from k31ctl.engine.checkpoint import load_config, load_model, load_vision
 from k31ctl.engine.generate import Generation as Requests
 from k31ctl.engine.generate import Request
 from k31ctl.engine.sample import Sampling
@@ -12,7 +12,9 @@ from k31ctl.engine.service.generator import GeneratedToken, Generation, Load
 from k31ctl.engine.service.stepped import Said, SteppedGenerator
 from k31ctl.engine.service.tasks import ServedModel
 from k31ctl.engine.tensors import Target
-from k31ctl.engine.tokenizer import load_tokenizer
+from k31ctl.engine.tokenizer import Tokenizer, load_tokenizer
+from k31ctl.engine.vision import VisionEncoder
+from k31ctl.errors import InputError
 
 _SEEDS = 2**63
 
@@ -20,9 +22,10 @@ _SEEDS = 2**63
 class ModelStepper:
     """Requests over one model; a request without a seed is given one."""
 
-    def __init__(self, requests: Requests, *, num_slots: int, num_tokens: int) -> None:
+    def __init__(self, requests: Requests) -> None:
+        cache = requests.cache
         self._requests = requests
-        self._num_slots, self._num_tokens = num_slots, num_tokens
+        self._num_slots, self._num_tokens = cache.num_free_slots, cache.num_free_tokens
 
     def submit(self, number: int, work: Generation) -> None:
         """Take a piece of work; it may wait for a slot."""
@@ -43,6 +46,7 @@ class ModelStepper:
                 sampling=sampling,
                 stop_ids=asked.stop_ids,
                 num_top=asked.num_top_logprobs,
+                images=work.images,
             )
         )
 
@@ -75,12 +79,26 @@ def opened(
 ) -> tuple[ServedModel, SteppedGenerator]:
     """Return a checkpoint ready for ``run_service``; its generator is to be closed at the end.
 
-    ``num_tokens`` is what the caches of all requests hold together. Images are not served.
+    ``num_tokens`` is what the caches of all requests hold together.
     """
     config = load_config(folder)
     tokenizer = load_tokenizer(folder, num_ids=config.vocab_size)
-    requests = Requests(load_model(folder, target), num_slots=num_slots, num_tokens=num_tokens)
+    model, vision = load_model(folder, target), _vision(folder, target, tokenizer)
+    requests = Requests(model, num_slots=num_slots, num_tokens=num_tokens, vision=vision)
     most = min(num_tokens, config.max_tokens)
-    model = ServedModel(name=name, tokenizer=tokenizer, vision=None, max_model_tokens=most)
-    stepper = ModelStepper(requests, num_slots=num_slots, num_tokens=num_tokens)
-    return model, SteppedGenerator(stepper, max_model_tokens=most)
+    sizes = None if vision is None else vision.shape.sizes
+    served = ServedModel(name=name, tokenizer=tokenizer, vision=sizes, max_model_tokens=most)
+    return served, SteppedGenerator(ModelStepper(requests), max_model_tokens=most)
+
+
+def _vision(folder: Path, target: Target, tokenizer: Tokenizer) -> VisionEncoder | None:
+    """The image encoder, where it and the tokenizer agree on the place of an image."""
+    vision = load_vision(folder, target)
+    if vision is not None and vision.shape.media_pad != tokenizer.media_pad:
+        raise InputError(
+            f"media_placeholder_token_id is {vision.shape.media_pad}, and the tokenizer has "
+            f"{tokenizer.media_pad} in its place",
+            where=str(folder),
+            remedy="use the config.json and the tokenizer of one release",
+        )
+    return vision

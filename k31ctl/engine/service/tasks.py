@@ -189,7 +189,11 @@ def _plain_prompt(value: Any, model: ServedModel) -> list[int]:
     if not isinstance(value, list) or not value:
         raise fields.bad_field("prompt", f"is {fields.shown(value)}", "send one text, or token ids")
     high = model.tokenizer.num_ids - 1
-    return [fields.integer(i, f"prompt[{n}]", low=0, high=high) for n, i in enumerate(value)]
+    ids = [fields.integer(i, f"prompt[{n}]", low=0, high=high) for n, i in enumerate(value)]
+    if model.vision is not None and model.tokenizer.media_pad in ids:
+        place = f"prompt[{ids.index(model.tokenizer.media_pad)}]"
+        raise fields.bad_field(place, "is the place of an image", "send images in a chat")
+    return ids
 
 
 def _sampling(

@@ -6,6 +6,7 @@ from k31ctl.serve.read.docker import with_entrypoint
 from k31ctl.serve.read.found import Assigned, SourceWord, relocated
 from k31ctl.serve.read.shell import shell_commands
 from k31ctl.serve.read.shell_text import Command, is_script
+from k31ctl.serve.read.unclosed import require_closed
 from k31ctl.serve.read.yaml_graph import Value
 
 
@@ -38,10 +39,21 @@ def carried_commands(
     return tuple(found) or (Command(words=tuple(words), environment=environment),)
 
 
+def _require_closed(value: Value | None) -> None:
+    """InputError where a command, or a script that is one of its words, leaves a quote open."""
+    if value is None:
+        return
+    for each in value.items() or [value]:
+        if each is value or is_script(each.text):
+            require_closed(each.source, text=each.text, start=each.start)
+
+
 def container_commands(
     image: str, *, entry: Value | None, command: Value | None, environment: dict[str, Assigned]
 ) -> tuple[Command, ...]:
     """What runs in a container of a manifest, every command where it is given as a script."""
+    for value in (entry, command):
+        _require_closed(value)
     given = command or entry
     text = given.source.text if given is not None else ""
     first = words_of(entry)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 
 from k31ctl.core.rules import Container, FileKind
+from k31ctl.serve.read.source import Source
 from k31ctl.values import frozen
 
 
@@ -40,7 +41,10 @@ class Assigned:
 class FoundLaunch:
     """One command of a file that may start an engine, and what the file says about its place.
 
-    ``head`` is the beginning of the file, which may say with what it was made.
+    ``head`` is the beginning of the file, which may say with what it was made; ``on_ray`` is
+    whether the file speaks of a Ray cluster. ``source`` is the script that the words stand in
+    where another file runs it, None where it is the file itself. ``model`` is what is served where
+    the command only names a folder.
     """
 
     words: tuple[SourceWord, ...]
@@ -55,6 +59,8 @@ class FoundLaunch:
     open_environment: bool = False
     model: str = ""
     head: str = ""
+    on_ray: bool = False
+    source: Source | None = None
 
     @property
     def line(self) -> int:

@@ -10,15 +10,18 @@ from k31ctl.serve.read.docker import size_bytes
 from k31ctl.serve.read.found import Assigned, FoundLaunch, SourceWord, relocated
 from k31ctl.serve.read.shell import shell_commands
 from k31ctl.serve.read.shell_text import may_start
+from k31ctl.serve.read.unclosed import require_closed
 from k31ctl.serve.read.yaml_graph import Value, mappings
 
 _GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu")
 _LARGE: Final = 1 << 40
 _NODE_COUNTS: Final = (("leaderWorkerTemplate", "size"), ("multinode", "nodeCount"))
+_GROUP_SIZE: Final = "LWS_GROUP_SIZE"
 _LAYOUT: Final = {
     "tensor": "--tensor-parallel-size",
     "pipeline": "--pipeline-parallel-size",
     "data": "--data-parallel-size",
+    "dataLocal": "--data-parallel-size-local",
 }
 
 
@@ -48,7 +51,8 @@ def _container_launches(
     container: Value, *, pod: Value, around: Sequence[Value]
 ) -> Iterator[FoundLaunch]:
     image = container.text_at("image")
-    environment = _environment(container.get("env"))
+    nodes = max(_number(_around(around, *path)) for path in _NODE_COUNTS)
+    environment = {**_injected(nodes), **_environment(container.get("env"))}
     given = _container(container, pod=pod, around=around, image=image)
     commands = container_commands(
         image,
@@ -62,11 +66,30 @@ def _container_launches(
             environment=each.environment,
             kind=FileKind.KUBERNETES,
             container=given,
-            nodes=max(_number(_around(around, *path)) for path in _NODE_COUNTS),
+            nodes=nodes or _kserve_nodes(around),
+            model=_around(around, "model", "uri"),
             gpu_hint=_gpu_hint(pod),
             images=(image,) if image else (),
             open_environment=container.get("envFrom") is not None,
         )
+
+
+def _injected(nodes: int) -> dict[str, Assigned]:
+    """What LeaderWorkerSet sets in every container of a group of this many nodes."""
+    return {_GROUP_SIZE: Assigned(value=str(nodes))} if nodes else {}
+
+
+def _kserve_nodes(around: Sequence[Value]) -> int:
+    """The nodes of one replica of KServe's service, 0 where it has no workers beside its leader."""
+    holder = next((each for each in around if each.get("parallelism") is not None), None)
+    if holder is None or holder.get("worker") is None:
+        return 0
+    size = {
+        key: _number(holder.text_at("parallelism", key))
+        for key in ("data", "dataLocal", "pipeline")
+    }
+    groups = -(-size["data"] // size["dataLocal"]) if size["dataLocal"] else 1
+    return max(groups, size["pipeline"])
 
 
 def _environment(value: Value | None) -> dict[str, Assigned]:
@@ -166,6 +189,7 @@ def _scripts(document: Value) -> Iterator[FoundLaunch]:
 
 
 def _of_script(value: Value) -> Iterator[FoundLaunch]:
+    require_closed(value.source, text=value.text, start=value.start)
     for each in shell_commands(value.text):
         words = relocated(
             each.words, value.text, value.source.text, start=value.start, end=value.end
@@ -187,6 +211,9 @@ def _inference_service(document: Value) -> Iterator[FoundLaunch]:
         size = spec.get("parallelism", key)
         if size is not None:
             words += [SourceWord(text=flag, line=size.line), size.word()]
+    experts = spec.get("parallelism", "expert")
+    if experts is not None and experts.text == "true":
+        words.append(SourceWord(text="--enable-expert-parallel", line=experts.line))
     for container in (spec.get("template", "containers") or model).items():
         if container.get("command") is not None:
             return
@@ -200,6 +227,7 @@ def _inference_service(document: Value) -> Iterator[FoundLaunch]:
             words=(*words, *given),
             environment=environment,
             kind=FileKind.KUBERNETES,
+            nodes=_kserve_nodes((spec,)),
             # KServe's own base configuration mounts the shared memory.
             container=replace(
                 _container(

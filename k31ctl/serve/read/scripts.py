@@ -7,9 +7,12 @@ from typing import Final
 
 from k31ctl.core.rules import Container, FileKind
 from k31ctl.serve.read.docker import docker_run
-from k31ctl.serve.read.found import FoundLaunch, SourceWord
+from k31ctl.serve.read.found import Assigned, FoundLaunch, SourceWord
+from k31ctl.serve.read.neighbours import Look, nothing_beside
 from k31ctl.serve.read.shell import shell_commands
 from k31ctl.serve.read.shell_text import Command, installs
+from k31ctl.serve.read.source import Source
+from k31ctl.serve.read.unclosed import require_closed
 from k31ctl.values import frozen
 
 _HEADER: Final = re.compile(r"^#SBATCH[ \t]+(.*)$", re.MULTILINE)
@@ -26,10 +29,17 @@ class Allocation:
     is_batch: bool
 
 
-def script_launches(text: str) -> Iterator[FoundLaunch]:
-    """Return what a shell script runs."""
-    asked = allocation(text)
-    commands = shell_commands(text)
+def script_launches(
+    source: Source,
+    *,
+    look: Look = nothing_beside,
+    environment: dict[str, Assigned] | None = None,
+    arguments: tuple[SourceWord, ...] | None = None,
+) -> Iterator[FoundLaunch]:
+    """Return what a shell script runs; InputError where it is not closed, as bash refuses it."""
+    require_closed(source)
+    asked = allocation(source.text)
+    commands = shell_commands(source.text, environment=environment, arguments=arguments, look=look)
     installed = installs(commands)
     for command in commands:
         yield from launches_of(

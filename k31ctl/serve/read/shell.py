@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 from k31ctl.serve.read.found import Assigned, SourceWord, relocated
 from k31ctl.serve.read.here_documents import only_prints
+from k31ctl.serve.read.neighbours import Look, nothing_beside
 from k31ctl.serve.read.shell_text import (
     MOST_WORDS,
     Command,
     TooDeepError,
     bounded,
-    is_array,
-    is_open,
+    here,
     is_script,
     may_start,
-    open_parts,
     short,
-    unescaped,
-    unquoted,
 )
+from k31ctl.serve.read.shell_values import ShellValues
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -63,7 +61,6 @@ _VALUES: Final = frozenset(
         "brace_expression",
     }
 )
-_UNKNOWN: Final = ("command_substitution", "process_substitution", "arithmetic_expansion")
 
 
 def shell_commands(
@@ -71,39 +68,42 @@ def shell_commands(
     *,
     environment: dict[str, Assigned] | None = None,
     variables: Mapping[str, tuple[SourceWord, ...]] | None = None,
+    arguments: tuple[SourceWord, ...] | None = None,
+    look: Look = nothing_beside,
     depth: int = 0,
 ) -> tuple[Command, ...]:
     """Return the simple commands of a script in the order in which they stand in it.
 
-    Raises TooDeepError where the script is nested or long beyond all use.
+    ``arguments`` are those that it is run with, None where they are not known; ``look`` finds the
+    files that it takes variables from. Raises TooDeepError where the script is nested or long
+    beyond all use.
     """
-    import tree_sitter  # noqa: PLC0415  only scripts need it
-    import tree_sitter_bash  # noqa: PLC0415
-
-    content = text.encode("utf-8", "surrogatepass")
-    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
-    reader = _Reader(text, content, dict(environment or {}), depth)
+    reader = _Reader(text, dict(environment or {}), depth, look)
     reader.variables.update(variables or {})
-    reader.run(parser.parse(content).root_node)
+    reader.arguments = arguments
+    reader.run()
     return tuple(reader.commands)
 
 
-class _Reader:
+def _parsed(content: bytes) -> "Node":
+    import tree_sitter  # noqa: PLC0415  only scripts need it
+    import tree_sitter_bash  # noqa: PLC0415
+
+    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    return parser.parse(content).root_node
+
+
+class _Reader(ShellValues):
     """One pass over a script's syntax; the commands only grow."""
 
-    def __init__(
-        self, text: str, content: bytes, environment: dict[str, Assigned], depth: int
-    ) -> None:
-        self.text, self.content, self.depth = text, content, depth
-        self.is_ascii = len(text) == len(content)
+    def __init__(self, text: str, environment: dict[str, Assigned], depth: int, look: Look) -> None:
+        super().__init__(text)
+        self.depth, self.look = depth, look
         self.exported = environment
-        self.variables: dict[str, tuple[SourceWord, ...]] = {
-            name: (self._as_word(each),) for name, each in environment.items()
-        }
+        self.variables = {name: (self._as_word(each),) for name, each in environment.items()}
         self.places: dict[str, Assigned] = {}
         self.functions: dict[str, Node] = {}
         self.called: set[str] = set()
-        self.arguments: tuple[SourceWord, ...] | None = None
         self.commands: list[Command] = []
         self.num_nodes = 0
         self.branches = 0
@@ -117,8 +117,8 @@ class _Reader:
             "heredoc_body": self._inner_script,
         }
 
-    def run(self, root: "Node") -> None:
-        self._walk(root, 0)
+    def run(self) -> None:
+        self._walk(_parsed(self.content), 0)
         for name in [n for n in self.functions if n not in self.called]:
             self._call(name, None)
 
@@ -259,6 +259,28 @@ class _Reader:
         for name in texts[1:] if texts[0] == "unset" else ():
             self.variables.pop(name, None)
             self.exported.pop(name, None)
+        if texts[0] in ("source", ".") and len(texts) > 1 and self.depth < _MOST_CALLS:
+            self._take(words[1])
+
+    def _take(self, name: SourceWord) -> None:
+        """Read a file that is sourced: its variables and commands, told where it is named."""
+        file = self.look(name.text)
+        if file is None:
+            return
+        inner = _Reader(file.text, dict(self.exported), self.depth + 1, self.look)
+        inner.variables.update(self.variables)
+        inner.all_exported = self.all_exported
+        inner.run()
+        changed = {n: v for n, v in inner.variables.items() if self.variables.get(n) is not v}
+        self.variables |= {n: tuple(here(w, name.line) for w in v) for n, v in changed.items()}
+        for places, own in ((inner.places, self.places), (inner.exported, self.exported)):
+            fresh = {n: p for n, p in places.items() if own.get(n) is not p}
+            own.update({n: replace(p, line=name.line, start=-1, end=-1) for n, p in fresh.items()})
+        self.all_exported = inner.all_exported
+        self.commands += [
+            replace(each, words=tuple(here(w, name.line) for w in each.words))
+            for each in inner.commands
+        ]
 
     def _with_inner(self, command: Command) -> Iterator[Command]:
         """The command, or where it only carries a script in one of its words, the script's."""
@@ -268,14 +290,17 @@ class _Reader:
         for word in command.words[1:]:
             if self.depth < _MOST_CALLS and is_script(word.text):
                 nested = shell_commands(
-                    word.text, environment=command.environment, depth=self.depth + 1
+                    word.text,
+                    environment=command.environment,
+                    look=self.look,
+                    depth=self.depth + 1,
                 )
                 inner += [self._outer(each, word, command) for each in nested]
         yield from inner or [command]
 
     def _outer(self, inner: Command, word: SourceWord, around: Command) -> Command:
         if word.start < 0:
-            words = tuple(replace(w, line=word.line, start=-1, certain=False) for w in inner.words)
+            words = tuple(here(w, word.line) for w in inner.words)
         else:
             words = relocated(inner.words, word.text, self.text, start=word.start, end=word.end)
         before = around.words[: around.words.index(word)]
@@ -300,133 +325,3 @@ class _Reader:
         self._walk(self.functions[name], 1)
         self.calls -= 1
         self.arguments = before
-
-    def _words(self, node: "Node") -> tuple[SourceWord, ...]:
-        """The words that one part of a command stands for: arrays and arguments are several."""
-        name = self._whole_name(node)
-        if name in ("@", "*") and self.arguments is not None:
-            return self.arguments
-        found = self.variables.get(name)
-        if name and found is not None:
-            if is_array(self._text(node)):
-                return found
-            if node.type != "string" and len(found) == 1:
-                return self._split(found[0])
-            return (replace(found[0], text=found[0].text, certain=False),) if found else ()
-        return (self._word(node),)
-
-    def _split(self, word: SourceWord) -> tuple[SourceWord, ...]:
-        """An unquoted variable as the words that the shell splits it into."""
-        if not word.resolved:
-            return tuple(
-                SourceWord(text=part, line=word.line, resolved=not is_open(part))
-                for part in open_parts(word.text)
-            )
-        parts = word.text.split()
-        if len(parts) == 1:
-            return (replace(word, certain=False),)
-        return tuple(SourceWord(text=part, line=word.line) for part in parts)
-
-    def _whole_name(self, node: "Node") -> str:
-        """The name of the variable that a part is nothing but the value of, else nothing."""
-        inner = node
-        if node.type == "string":
-            parts = node.named_children
-            if len(parts) != 1 or parts[0].type not in ("simple_expansion", "expansion"):
-                return ""
-            whole = self._text(node).strip('"')
-            if whole != self._text(parts[0]):
-                return ""
-            inner = parts[0]
-        if inner.type not in ("simple_expansion", "expansion"):
-            return ""
-        text = self._text(inner)
-        for ending in ("[@]", "[*]"):
-            if text.startswith("${") and text.endswith(f"{ending}}}"):
-                return text[2 : -len(ending) - 1]
-        name = text.strip("${}") if text.startswith("${") else text[1:]
-        return name if name.isidentifier() or name in ("@", "*") or name.isdigit() else ""
-
-    def _word(self, node: "Node") -> SourceWord:
-        text, resolved = self._value(node)
-        start, end = self._span(node)
-        certain = resolved and not self._has_expansion(node)
-        return SourceWord(
-            text=text,
-            line=self._line(node),
-            start=start,
-            end=end,
-            certain=certain,
-            resolved=resolved,
-        )
-
-    def _has_expansion(self, node: "Node") -> bool:
-        return "$" in self._text(node) and node.type != "raw_string"
-
-    def _value(self, node: "Node") -> tuple[str, bool]:
-        text, kind = self._text(node), node.type
-        if kind in ("string", "translated_string"):
-            return self._quoted(node)
-        if kind in ("simple_expansion", "expansion"):
-            return self._expanded(node)
-        if kind == "concatenation":
-            parts = [self._value(child) for child in node.children]
-            return short("".join(p for p, _ in parts)), all(known for _, known in parts)
-        plain = {"raw_string": text[1:-1], "ansi_c_string": text[2:-1]}
-        if kind in plain:
-            return plain[kind], kind == "raw_string" or "\\" not in text
-        return (text, False) if kind in _UNKNOWN else (unescaped(text), True)
-
-    def _quoted(self, node: "Node") -> tuple[str, bool]:
-        """The value of a string in double quotes, with what is known put in."""
-        start, end = node.start_byte + 1, node.end_byte - 1
-        out, known, at = [], True, start
-        for child in node.named_children:
-            if child.type == "string_content":
-                continue
-            out.append(unquoted(self._bytes(at, child.start_byte)))
-            text, is_known = self._value(child)
-            out.append(text)
-            known &= is_known
-            at = child.end_byte
-        out.append(unquoted(self._bytes(at, end)))
-        return short("".join(out)), known
-
-    def _expanded(self, node: "Node") -> tuple[str, bool]:
-        text = self._text(node)
-        body = text[2:-1] if text.startswith("${") else text[1:]
-        name, default = body, None
-        for operator in (":-", "-", ":=", "="):
-            head, found, tail = body.partition(operator)
-            if found and head.isidentifier():
-                name, default = head, tail
-                break
-        if name.isdigit() and self.arguments is not None and name != "0":
-            number = int(name[:4])
-            if number <= len(self.arguments):
-                return self.arguments[number - 1].text, self.arguments[number - 1].resolved
-            return "", True
-        value = self.variables.get(name)
-        if value:
-            return short(" ".join(w.text for w in value)), all(w.resolved for w in value)
-        if default is not None and "$" not in default:
-            return default.strip("\"'"), True
-        return text, False
-
-    def _as_word(self, each: Assigned) -> SourceWord:
-        return SourceWord(text=each.value, line=each.line, resolved=each.resolved)
-
-    def _bytes(self, start: int, end: int) -> str:
-        return self.content[start:end].decode("utf-8", "replace")
-
-    def _text(self, node: "Node") -> str:
-        return self._bytes(node.start_byte, node.end_byte)
-
-    def _line(self, node: "Node") -> int:
-        return int(node.start_point[0]) + 1
-
-    def _span(self, node: "Node") -> tuple[int, int]:
-        if self.is_ascii:
-            return node.start_byte, node.end_byte
-        start = len(self._bytes(0, node.start_byte))
-        return start, start + len(self._text(node))

@@ -1,6 +1,7 @@
 """Text of shell scripts: words without their quotes, what is too long, what may start an engine."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -42,6 +43,11 @@ def short(text: str) -> str:
     if len(text) > _MOST_CHARACTERS:
         raise TooDeepError("a value longer than any launch's")
     return text
+
+
+def here(word: SourceWord, line: int) -> SourceWord:
+    """A word that is written elsewhere, told by the line that brings it, and not to be changed."""
+    return replace(word, line=line, start=-1, end=-1, certain=False)
 
 
 def is_array(text: str) -> bool:

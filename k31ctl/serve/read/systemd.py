@@ -12,6 +12,7 @@ from k31ctl.serve.read.found import Assigned, FoundLaunch, SourceWord, relocated
 from k31ctl.serve.read.shell import shell_commands
 from k31ctl.serve.read.shell_text import Command
 from k31ctl.serve.read.source import Source
+from k31ctl.serve.read.unclosed import require_closed
 from k31ctl.values import frozen
 
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
@@ -63,6 +64,8 @@ def _commands(
 ) -> tuple[Command, ...]:
     skipped = len(entry.value) - len(entry.value.lstrip("-@:+!"))
     text = entry.value[skipped:]
+    if "'" in text or '"' in text:
+        require_closed(source, text=text, start=entry.start)
     variables: dict[str, tuple[SourceWord, ...]] = {
         name: (SourceWord(text=each.value, line=each.line, resolved=each.resolved),)
         for name, each in environment.items()

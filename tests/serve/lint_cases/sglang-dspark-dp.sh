@@ -1,0 +1,3 @@
+#!/bin/bash
+set -euo pipefail
+python3 -m sglang.launch_server --model-path moonshotai/Kimi-K3 --trust-remote-code --reasoning-parser kimi_k3 --tool-call-parser kimi_k3 --tp-size 8 --attn-dp-size 2 --speculative-algorithm DSPARK --speculative-draft-model-path RadixArk/Kimi-K3-DSpark --max-running-requests 64

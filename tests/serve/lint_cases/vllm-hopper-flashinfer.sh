@@ -1,0 +1,4 @@
+#!/bin/bash
+set -euo pipefail
+export GLOO_SOCKET_IFNAME=eth0 NCCL_SOCKET_IFNAME=eth0
+exec vllm serve moonshotai/Kimi-K3 --trust-remote-code --tool-call-parser kimi_k3 --enable-auto-tool-choice --reasoning-parser kimi_k3 -tp 16 --nnodes 2 --node-rank $1 --master-addr 10.0.0.1 --attention-backend FLASHINFER_MLA --max-model-len 32768 --gpu-memory-utilization 0.97

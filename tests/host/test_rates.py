@@ -12,7 +12,6 @@ import yaml
 from jsonschema import Draft202012Validator
 
 import k31ctl as package
-
 from k31ctl.catalog.hardware import node_at
 from k31ctl.core.figure import Basis
 from k31ctl.core.hardware import Node

@@ -27,7 +27,7 @@ _MOST_ARRIVALS: Final = 1_000_000
 
 @frozen
 class AskedLoad:
-    """Options as they were given; None is what was not."""
+    """Options as they were given; None is what was not. ``plan`` is the document at its path."""
 
     url: str
     concurrency: tuple[int, ...]
@@ -63,6 +63,8 @@ class AskedLoad:
     most_in_flight: int
     key_variable: str
     folder: Path | None
+    plan_path: Path | None
+    plan: Mapping[str, Any] | None
 
 
 def bench_request(
@@ -104,7 +106,7 @@ def bench_request(
         slo=parse_slo(asked.slo) if asked.slo is not None else None,
         folder=asked.folder,
         files=tuple(path for path in (asked.trace, asked.dataset) if path is not None),
-        plan=None,
+        plan=asked.plan,
         described=_described(asked, sizes, extra | dict(asked.body)),
     )
 
@@ -260,4 +262,5 @@ def _described(asked: AskedLoad, sizes: Sizes, body: Mapping[str, Any]) -> dict[
         "timeout_s": asked.timeout_s,
         "gap_timeout_s": asked.gap_timeout_s,
         "most_in_flight": asked.most_in_flight,
+        "against": None if asked.plan_path is None else str(asked.plan_path),
     }

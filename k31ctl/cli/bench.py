@@ -6,8 +6,11 @@ from random import Random
 
 import typer
 
+from k31ctl.cli.bench_compare import compare, hold_stages, plan_at
 from k31ctl.cli.bench_diff import diff
+from k31ctl.cli.bench_hw import hw
 from k31ctl.cli.bench_options import (
+    AgainstOpt,
     BaselineOpt,
     BodyOpt,
     BudgetOpt,
@@ -102,6 +105,7 @@ def load(
     most_in_flight: InFlightOpt = 8192,
     api_key_env: KeyOpt = "K31CTL_API_KEY",
     out: OutOpt = None,
+    against: AgainstOpt = None,
     csv: CsvOpt = None,
     markdown: MarkdownOpt = None,
     junit: JunitOpt = None,
@@ -121,6 +125,8 @@ def load(
     k31ctl bench http://127.0.0.1:8000 --concurrency 1,8,64 --duration 60
 
     k31ctl bench http://127.0.0.1:8000 --rate 4 --slo 'ttft_p99_s<=2' --out run
+
+    k31ctl bench http://127.0.0.1:8000 --against plan.json --gate 'against.tpot_s.ratio<=1.2'
     """
     from k31ctl.bench.asked import AskedLoad, bench_request
     from k31ctl.bench.baseline import read_baseline
@@ -129,6 +135,8 @@ def load(
     from k31ctl.core.gates import parse_gate
     from k31ctl.report.bench import show_bench
     from k31ctl.report.bench_targets import Targets
+
+    held = None if against is None else plan_at(against)
 
     gates = [parse_gate(text) for text in gate or ()]
     require_known(gates)
@@ -167,6 +175,8 @@ def load(
         most_in_flight=most_in_flight,
         key_variable=api_key_env,
         folder=out,
+        plan_path=against,
+        plan=None if held is None else held.document,
     )
     request = bench_request(asked, environment=os.environ, random=Random(seed))
     show_bench(
@@ -181,4 +191,11 @@ def load(
             names=[stage.name for stage in request.stages],
         ),
         as_json=as_json,
+        hold=None if held is None else lambda finished: hold_stages(held, finished.stages, seed),
+        plan=request.plan,
+        plan_notes=() if held is None else held.notes,
     )
+
+
+app.command()(compare)
+app.command()(hw)

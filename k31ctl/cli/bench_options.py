@@ -415,3 +415,12 @@ MaxRegressionOpt = Annotated[
         rich_help_panel=_OUT,
     ),
 ]
+AgainstOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--against",
+        metavar="PLAN.json",
+        help="Hold every stage against this plan, written by plan --json.",
+        rich_help_panel=_OUT,
+    ),
+]

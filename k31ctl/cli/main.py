@@ -26,6 +26,7 @@ COMMANDS: Final = (
     "fetch",
     "lint",
     "licence",
+    "calibrate",
     "validate",
     "verify",
     "doctor",
@@ -33,7 +34,7 @@ COMMANDS: Final = (
 )
 GROUPS: Final = ("bench", "profiles")
 # What a group does with a first argument that is none of its commands: ``bench URL``.
-DEFAULTS: Final = {"bench": ("load", ("load", "diff", "report"))}
+DEFAULTS: Final = {"bench": ("load", ("load", "diff", "report", "compare", "hw"))}
 
 
 def app_with(names: Collection[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:

@@ -1,6 +1,6 @@
 """The conditions of a measurement as tests: answered, valid, each gate, each judged figure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from k31ctl.bench.baseline import Regression
 from k31ctl.bench.compare import Comparison
@@ -9,27 +9,28 @@ from k31ctl.bench.result import StageResult
 from k31ctl.core.gates import Gate, evaluate
 from k31ctl.errors import UsageError
 from k31ctl.report.bench_diff import diff_cases
-from k31ctl.report.envelope import plain
 from k31ctl.report.junit import Case
 
 
 def bench_cases(
     finished: Finished,
     gates: Sequence[Gate],
+    measured: Sequence[Mapping[str, object]],
     found: Comparison | None,
     regressed: Sequence[Regression] | None,
 ) -> list[Case]:
     """Return every condition that the run was held to."""
     cases = []
-    for stage in finished.stages:
-        cases += [_answered(stage), _valid(stage), *(gate_case(gate, stage) for gate in gates)]
+    for stage, names in zip(finished.stages, measured, strict=True):
+        held = (gate_case(gate, stage, names) for gate in gates)
+        cases += [_answered(stage), _valid(stage), *held]
     return cases + ([] if found is None else list(diff_cases(found, regressed)))
 
 
-def gate_case(gate: Gate, stage: StageResult) -> Case:
-    """Return a gate as a test of one stage."""
+def gate_case(gate: Gate, stage: StageResult, measured: Mapping[str, object]) -> Case:
+    """Return a gate as a test of one stage, by the names that it measured."""
     try:
-        held = evaluate(gate, plain(stage))
+        held = evaluate(gate, measured)
     except UsageError as error:
         return _case(stage, gate.text, failure=error.what, detail=error.remedy)
     text = f"{gate.name} is {held.actual_text}"

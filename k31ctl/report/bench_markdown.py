@@ -1,6 +1,6 @@
 """A measurement as Markdown, such as GitHub shows under a job."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from k31ctl.bench.baseline import Regression
 from k31ctl.bench.compare import Comparison
@@ -27,6 +27,7 @@ _REPEATED = (
 def bench_markdown(
     finished: Finished,
     gates: Sequence[Gate],
+    measured: Sequence[Mapping[str, object]],
     found: Comparison | None,
     regressed: Sequence[Regression] | None,
 ) -> str:
@@ -42,7 +43,7 @@ def bench_markdown(
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
     lines += [_stage(stage) for stage in finished.stages]
-    lines += ["", *_gates(finished, gates), *_repeats(repeated(finished.stages))]
+    lines += ["", *_gates(finished, gates, measured), *_repeats(repeated(finished.stages))]
     lines += [f"> {cell(note)}\n" for note in warnings(finished)]
     lines.append(f"Prompts: {cell(finished.tokens_from)}.")
     text = "\n".join(lines) + "\n"
@@ -69,10 +70,12 @@ def _ms(found: Spread | None, part: str) -> str:
     return "-" if found is None else f"{getattr(found, part) * _MS:,.4g}"
 
 
-def _gates(finished: Finished, gates: Sequence[Gate]) -> Iterator[str]:
+def _gates(
+    finished: Finished, gates: Sequence[Gate], measured: Sequence[Mapping[str, object]]
+) -> Iterator[str]:
     for gate in gates:
-        for stage in finished.stages:
-            case = gate_case(gate, stage)
+        for stage, names in zip(finished.stages, measured, strict=True):
+            case = gate_case(gate, stage, names)
             held = "holds" if case.failure is None else f"**{cell(case.failure)}**"
             yield f"- `{gate.text}` at {cell(stage.name)}: {held}"
     if gates:

@@ -46,6 +46,8 @@ ASKED: dict[str, Any] = {
     "most_in_flight": 1000,
     "key_variable": "BENCH_KEY",
     "folder": None,
+    "plan_path": None,
+    "plan": None,
 }
 
 

@@ -13,8 +13,9 @@ from k31ctl.bench.events import Progress
 from k31ctl.bench.exchange import Exchange
 from k31ctl.bench.interrupts import Interrupt
 from k31ctl.bench.source import Source
+from k31ctl.bench.span import Full, Span
 from k31ctl.bench.stage import Sizes, Stage
-from k31ctl.bench.tally import Full, Row, Span, Tally
+from k31ctl.bench.tally import Row, Tally
 from k31ctl.bench.trouble import Trouble
 from k31ctl.core.arrivals import RequestSize
 

@@ -1,6 +1,7 @@
 """What a measurement tells while it runs."""
 
 from k31ctl.bench.result import StageResult
+from k31ctl.bench.series import StageSeries
 from k31ctl.values import frozen
 
 
@@ -52,6 +53,7 @@ class StageFinished:
     """What a stage came to."""
 
     result: StageResult
+    series: StageSeries
 
 
 @frozen
@@ -60,6 +62,7 @@ class Finished:
 
     server: Server
     stages: tuple[StageResult, ...]
+    series: tuple[StageSeries, ...]
     tokens_from: str
     notes: tuple[str, ...]
     is_interrupted: bool

@@ -1,111 +1,114 @@
 """A measurement from the first question to the last result, as a stream of events."""
 
-import gc
-import resource
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from random import Random
 from typing import Any, Final
 
-from k31ctl.bench.check import Line, TokenCounter, look
-from k31ctl.bench.client import Client, Limits
+from k31ctl.bench.ahead import fitted_source, judged, warmup_sizes, warmup_stage
+from k31ctl.bench.check import Line, look
+from k31ctl.bench.client import Client
 from k31ctl.bench.driver import Driver
-from k31ctl.bench.endpoint import Endpoint, tls_context
+from k31ctl.bench.endpoint import tls_context
 from k31ctl.bench.events import Checked, Event, Finished, Server, StageFinished, StageStarted
 from k31ctl.bench.exchange import Exchange
+from k31ctl.bench.gauges import summed_up
+from k31ctl.bench.gpus import GpuMeter, gpu_meter, is_this_machine
 from k31ctl.bench.interrupts import Interrupt, noted_interrupt
+from k31ctl.bench.process import allow_connections, no_collection
+from k31ctl.bench.prometheus import parse_metrics
 from k31ctl.bench.prompts import Prompts
-from k31ctl.bench.record import Record
+from k31ctl.bench.record import Record, file_digests, plain, writing
+from k31ctl.bench.request import BenchRequest
 from k31ctl.bench.result import StageResult
+from k31ctl.bench.sampler import Sampler
 from k31ctl.bench.saturation import why_enough
-from k31ctl.bench.server_metrics import answers, between, parse_metrics
-from k31ctl.bench.source import Dataset, Form, Sessions, Source, Synthetic
-from k31ctl.bench.stage import Sizes, Stage, closed_stage, doubled
+from k31ctl.bench.series import StageSeries, steady_state
+from k31ctl.bench.server_metrics import answers, between
+from k31ctl.bench.source import Form, Source
+from k31ctl.bench.span import Span
+from k31ctl.bench.stage import Sizes, Stage, doubled
 from k31ctl.bench.tally import Row, Tally
 from k31ctl.bench.trouble import TroubleError
-from k31ctl.catalog.dataset import DatasetRow
-from k31ctl.core.slo import Slo
-from k31ctl.errors import EndpointError, InputError
-from k31ctl.values import frozen
+from k31ctl.core.steady import Steady
 
-_SPARE_FILES: Final = 64
 _SCRAPE_S: Final = 2.0
-_PROBE_TOKENS: Final = 4
 _LEAST_GOOD: Final = 0.99
-
-
-@frozen
-class BenchRequest:
-    """What is measured, and how.
-
-    ``lines`` are rows of a data set instead of synthetic prompts; ``num_turns`` above 1 makes
-    agents' sessions of them. ``seeks_saturation`` goes on with twice the users as long as that
-    gives more; no stage begins after ``budget_s``. ``num_warmup`` requests go ahead and are not
-    counted.
-    """
-
-    endpoint: Endpoint
-    environment: Mapping[str, str]
-    model: str | None
-    is_chat: bool
-    stages: tuple[Stage, ...]
-    sizes: Sizes
-    shared_fraction: float
-    lines: tuple[DatasetRow, ...]
-    num_turns: int
-    think_s: float
-    extra: Mapping[str, Any]
-    limits: Limits
-    most_in_flight: int
-    num_warmup: int
-    seeks_saturation: bool
-    budget_s: float
-    seed: int
-    slo: Slo | None
-    folder: Path | None
-    described: Mapping[str, Any]
 
 
 class Bench:
     """One run."""
 
-    def __init__(self, request: BenchRequest, *, clock: Callable[[], float]) -> None:
-        self._request, self._clock = request, clock
+    def __init__(
+        self,
+        request: BenchRequest,
+        *,
+        clock: Callable[[], float],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._request, self._clock, self._now = request, clock, now
         self._results: list[StageResult] = []
+        self._series: list[StageSeries] = []
         self._notes: list[str] = []
         self._tokens_from = ""
         self._has_metrics: bool | None = None
+        self._meter: GpuMeter | None = None
 
     def run(self) -> Iterator[Event]:
         """Run it; raises EndpointError where the endpoint does not answer the first request."""
         request = self._request
         context = tls_context(request.environment) if request.endpoint.is_tls else None
         line = Line(request.endpoint, context)
-        _allow_connections(max(s.concurrency or request.most_in_flight for s in request.stages))
+        allow_connections(max(s.concurrency or request.most_in_flight for s in request.stages))
         with noted_interrupt() as interrupt:
             server = look(line, request.model)
             source = self._source(line, server)
             yield Checked(server=server, tokens_from=self._tokens_from, notes=tuple(self._notes))
+            if not request.endpoint.is_proxied and is_this_machine(line.address[1][0]):
+                self._meter = gpu_meter()
             record = Record(request.folder)
-            record.begin({"inputs": dict(request.described), "server": _plain(server)})
-            self._warm_up(line, source, interrupt)
-            for number, stage in enumerate(self._stages(interrupt)):
-                total = None if request.seeks_saturation else len(request.stages)
-                yield StageStarted(name=stage.name, number=number + 1, num_stages=total)
-                yield from self._stage(number, stage, line, source, record, interrupt)
-            record.finish(
-                "interrupted" if interrupt.is_set else "complete",
-                [_plain(result) for result in self._results],
-            )
+            record.begin(self._head(server))
+            state = "failed"
+            try:
+                self._warm_up(line, source, interrupt)
+                yield from self._all_stages(line, source, record, interrupt)
+                state = "complete"
+            finally:
+                record.finish("interrupted" if interrupt.is_set else state, self._tail())
             yield Finished(
                 server=server,
                 stages=tuple(self._results),
+                series=tuple(self._series),
                 tokens_from=self._tokens_from,
                 notes=tuple(self._notes),
                 is_interrupted=interrupt.is_set,
                 record=record.where,
             )
+
+    def _head(self, server: Server) -> dict[str, Any]:
+        """What a record begins with; all that it takes to do it again."""
+        request = self._request
+        return {
+            "started": self._now().isoformat(timespec="seconds"),
+            "inputs": dict(request.described),
+            "files": file_digests(request.files),
+            "server": plain(server),
+            "tokens_from": self._tokens_from,
+            "plan": request.plan,
+        }
+
+    def _tail(self) -> dict[str, Any]:
+        return {"ended": self._now().isoformat(timespec="seconds"), "notes": self._notes}
+
+    def _all_stages(
+        self, line: Line, source: Source, record: Record, interrupt: Interrupt
+    ) -> Iterator[Event]:
+        total = None if self._request.seeks_saturation else len(self._request.stages)
+        for number, stage in enumerate(self._stages(interrupt)):
+            yield StageStarted(name=stage.name, number=number + 1, num_stages=total)
+            with writing(self._request.folder):
+                yield from self._stage(number, stage, line, source, record, interrupt)
+            record.add_stage(plain(self._results[-1]), plain(self._series[-1]))
 
     def _stages(self, interrupt: Interrupt) -> Iterator[Stage]:
         """Yield what runs next, as long as nothing speaks against it."""
@@ -123,7 +126,15 @@ class Bench:
                 if reason is not None:
                     self._notes.append(f"saturation: {reason}")
                     return
-                waiting = [doubled(stage)]
+                waiting = [
+                    doubled(
+                        stage,
+                        burstiness=request.burstiness,
+                        sizes=request.sizes,
+                        duration_s=request.duration_s,
+                        random=Random(f"{request.seed}:{stage.name}:next"),
+                    )
+                ]
 
     def _stage(
         self,
@@ -141,19 +152,28 @@ class Bench:
             before = self._scraped(line)
             client.open_ahead(min(stage.concurrency or 1, self._request.most_in_flight))
             driver = self._driver(stage, client, source, tally, record.keep, interrupt)
-            with _no_collection():
-                for progress in driver.run():
-                    record.flush()
-                    yield progress
+            sampler = Sampler(line if before else None, self._meter, clock=self._clock)
+            sampler.begin()
+            try:
+                with no_collection():
+                    for progress in driver.run():
+                        record.flush()
+                        yield progress
+            finally:
+                gpu = sampler.end(output_tokens=tally.num_tokens)
+            samples = tuple(sampler.samples)
+            series = tally.series(
+                driver.span, name=stage.name, repeat=stage.repeat, samples=samples
+            )
             result = tally.result(
                 driver.span,
                 client,
-                name=stage.name,
-                concurrency=stage.concurrency,
-                rate=stage.rate,
-                repeat=stage.repeat,
+                stage=stage,
                 most_in_flight=driver.most_in_flight,
                 server_metrics=between(before, self._scraped(line)) if before else None,
+                gauges=summed_up(samples),
+                gpu=gpu,
+                steady=_steady(stage, driver.span, series),
                 is_whole=not interrupt.is_set,
             )
         finally:
@@ -161,7 +181,8 @@ class Bench:
             events.close()
             tokens.close()
         self._results.append(result)
-        yield StageFinished(result=result)
+        self._series.append(series)
+        yield StageFinished(result=result, series=series)
 
     def _driver(
         self,
@@ -211,114 +232,50 @@ class Bench:
 
     def _warm_up(self, line: Line, source: Source, interrupt: Interrupt) -> None:
         """Send requests that are not counted; raises EndpointError where the first one fails."""
-        if not self._request.num_warmup:
+        number = self._request.num_warmup
+        if not number:
             return
         ended: list[Exchange] = []
-        users = min(
-            self._request.num_warmup, max((s.concurrency or 1) for s in self._request.stages)
-        )
-        stage = closed_stage(
-            users, duration_s=None, num_requests=self._request.num_warmup, repeat=-1
-        )
         client = self._client(line)
         events, tokens = Record(None).gap_files(0)
         with events, tokens:
-            tally = Tally(events, tokens, None)
-            sizes = self._request.sizes
-            if self._request.num_warmup == 1:  # only to see that it is answered
-                sizes = Sizes(
-                    prompt_tokens=sizes.prompt_tokens,
-                    output_tokens=min(sizes.output_tokens, _PROBE_TOKENS),
-                    spread_fraction=0.0,
-                )
             driver = self._driver(
-                stage,
+                warmup_stage(number, self._request.stages),
                 client,
                 source,
-                tally,
+                Tally(events, tokens, None),
                 lambda _, exchange: ended.append(exchange),
                 interrupt,
-                sizes=sizes,
+                sizes=warmup_sizes(number, self._request.sizes),
             )
             for _ in driver.run():
                 pass
         client.close()
-        failed = [exchange for exchange in ended if exchange.error is not None]
-        if failed and len(failed) == len(ended) and not interrupt.is_set:
-            raise EndpointError(
-                f"no request was answered: {failed[0].error}: {failed[0].detail.strip()[:200]}",
-                where=line.endpoint.url,
-                remedy="mend what the server says; --warmup 0 measures all the same",
-            )
-        if failed:
-            self._notes.append(f"{len(failed)} of {len(ended)} warm-up requests failed")
+        self._notes += judged(ended, where=line.endpoint.url, is_stopped=lambda: interrupt.is_set)
 
     def _source(self, line: Line, server: Server) -> Source:
         request = self._request
-        form = Form(model=server.model, is_chat=request.is_chat, extra=request.extra)
-        if request.lines:
-            self._tokens_from = "the data set's own texts"
-            return Dataset(line.endpoint, form, request.lines)
-        prompts = self._prompts(line, server)
-        if request.num_turns > 1:
-            return Sessions(
-                line.endpoint,
-                form,
-                prompts,
-                num_turns=request.num_turns,
-                think_s=request.think_s,
-            )
-        return Synthetic(line.endpoint, form, prompts)
-
-    def _prompts(self, line: Line, server: Server) -> Prompts:
-        request = self._request
-        prompts = Prompts(seed=request.seed, shared_fraction=request.shared_fraction)
-        counter = TokenCounter(line, server.model)
-        off = None
-        if counter.is_there:
-            off = prompts.calibrate(request.sizes.prompt_tokens, counter.count)
-        if off is None:
-            self._tokens_from = "a guess of one token a word (the endpoint has no /tokenize)"
-        else:
-            self._tokens_from = "the endpoint's /tokenize, without the chat format around them"
-            if off:
-                self._notes.append(f"prompts are {off:+d} tokens off what was asked for")
-        return prompts
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep the garbage collector from stopping the clock; what runs here makes no cycles."""
-    was_on = gc.isenabled()
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-def _allow_connections(count: int) -> None:
-    """Raise the limit of open files; raises InputError where the system does not let us."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and count + _SPARE_FILES > hard:
-        raise InputError(
-            f"{count:,} connections need more open files than the {hard:,} allowed",
-            where="this machine",
-            remedy="lower the concurrency or --most-in-flight, or raise ulimit -n",
+        fitted = fitted_source(
+            line,
+            server,
+            form=Form(model=server.model, is_chat=request.is_chat, extra=request.extra),
+            prompts=Prompts(seed=request.seed, shared_fraction=request.shared_fraction),
+            prompt_tokens=request.sizes.prompt_tokens,
+            rows=request.lines,
+            num_turns=request.num_turns,
+            think_s=request.think_s,
+            images=request.images,
+            num_images=request.num_images,
         )
-    if soft != resource.RLIM_INFINITY and soft < count + _SPARE_FILES:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (count + _SPARE_FILES, hard))
+        self._tokens_from = fitted.tokens_from
+        self._notes += fitted.notes
+        return fitted.source
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it."""
-    match value:
-        case Mapping():
-            return {str(key): _plain(entry) for key, entry in value.items()}
-        case list() | tuple():
-            return [_plain(entry) for entry in value]
-        case _ if hasattr(value, "__dataclass_fields__"):
-            return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
-    return value
+def _steady(stage: Stage, span: Span, series: StageSeries) -> Steady | None:
+    """Whether a stage came to rest; None where its load changes by design."""
+    is_closed = stage.concurrency is not None
+    if not is_closed and stage.rate is None:
+        return None
+    full_s = span.full.duration_s if span.full else None
+    return steady_state(series, is_closed=is_closed, full_s=full_s)

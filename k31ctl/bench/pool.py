@@ -10,6 +10,7 @@ from k31ctl.bench.result import Spread
 
 _PER_PIECE: Final = 1 << 18
 _SHIFT: Final = 14
+_LOWER: Final = (1 << _SHIFT) - 1
 SHARES: Final = (50, 90, 95, 99)
 
 
@@ -20,6 +21,8 @@ class FloatPool:
         self._file = file
         self._count = 0
         self._sum = self._max = 0.0
+        self._counts: Counter[int] = Counter()
+        self._num_counted = 0
 
     def __len__(self) -> int:
         """How many numbers there are."""
@@ -47,7 +50,8 @@ class FloatPool:
         """Mean, exact percentiles and maximum, None of nothing.
 
         Percentiles are interpolated linearly between the two nearest ranks. One pass counts the
-        numbers by their upper bits, a second collects and sorts those around the ranks.
+        numbers by their upper bits, a second those around the ranks by their lower bits, so that
+        memory is the same however many there are and however alike.
         """
         if not self._count:
             return None
@@ -62,26 +66,49 @@ class FloatPool:
         mean = self._sum / self._count
         return Spread(mean=mean, p50=p50, p90=p90, p95=p95, p99=p99, max=self._max)
 
+    def curve(self, percents: Sequence[float]) -> tuple[float, ...]:
+        """Return values at percents to a part in 500, from counts alone; nothing of nothing."""
+        if not self._count:
+            return ()
+        counts, seen = self._counted(), 0
+        found: list[float] = []
+        waiting = [percent / 100 * (self._count - 1) for percent in percents]
+        for bucket in sorted(counts):
+            seen += counts[bucket]
+            while len(found) < len(waiting) and waiting[len(found)] < seen:
+                found.append(_value((bucket << _SHIFT) + (1 << (_SHIFT - 1))) if bucket else 0.0)
+        return tuple(min(value, self._max) for value in found)
+
+    def _counted(self) -> "Counter[int]":
+        """How many numbers have each upper half, counted once for as many as there are."""
+        if self._num_counted != self._count:
+            self._counts = Counter()
+            for bits in self._pieces():
+                self._counts.update([b >> _SHIFT for b in bits])
+            self._num_counted = self._count
+        return self._counts
+
     def _at(self, wanted: Sequence[int]) -> dict[int, float]:
         """The numbers of these ranks, which are in order."""
-        counts: Counter[int] = Counter()
-        for bits in self._pieces():
-            counts.update([b >> _SHIFT for b in bits])
+        counts = self._counted()
         first_rank: dict[int, int] = {}
         seen = 0
         for bucket in sorted(counts):
             if any(seen <= rank < seen + counts[bucket] for rank in wanted):
                 first_rank[bucket] = seen
             seen += counts[bucket]
-        held: dict[int, array[int]] = {bucket: array("I") for bucket in first_rank}
+        lower: dict[int, Counter[int]] = {bucket: Counter() for bucket in first_rank}
         for bits in self._pieces():
-            for b in bits:
-                if b >> _SHIFT in held:
-                    held[b >> _SHIFT].append(b)
+            for bucket, counted in lower.items():
+                counted.update([b & _LOWER for b in bits if b >> _SHIFT == bucket])
         found: dict[int, float] = {}
         for bucket, start in first_rank.items():
-            ordered = array("f", array("I", sorted(held[bucket])).tobytes())
-            found |= {r: ordered[r - start] for r in wanted if 0 <= r - start < len(ordered)}
+            seen = start
+            for rest in sorted(lower[bucket]):
+                last = seen + lower[bucket][rest]
+                value = _value((bucket << _SHIFT) + rest)
+                found |= {rank: value for rank in wanted if seen <= rank < last}
+                seen = last
         return found
 
     def _pieces(self) -> Iterator["array[int]"]:
@@ -90,3 +117,8 @@ class FloatPool:
         while piece := self._file.read(_PER_PIECE * 4):
             yield array("I", piece)
         self._file.seek(0, 2)
+
+
+def _value(bits: int) -> float:
+    """The number that has these bits."""
+    return array("f", array("I", [bits]).tobytes())[0]

@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 
+from k31ctl.bench.gauges import Gauges
+from k31ctl.bench.gpus import GpuUse
 from k31ctl.bench.lag import Lag
+from k31ctl.core.steady import Steady
 from k31ctl.values import frozen
 
 MOST_LATE_FRACTION = 0.05
@@ -99,7 +102,8 @@ class StageResult:
     set times, latencies count from when a request was due, so that a late client is no advantage;
     users in a closed loop have no such times, and latencies count from the sending. ``itl_s``
     pools the gaps between events of all answers, ``itl_token_s`` the same divided by the tokens
-    that an event carried on average.
+    that an event carried on average. ``steady`` is of the tokens per second of a closed loop, of
+    the TTFT of arrivals at one rate, and None where too little is known.
     """
 
     name: str
@@ -136,6 +140,9 @@ class StageResult:
     num_without_done: int
     client: ClientHealth
     server_metrics: ServerMetrics | None
+    gauges: Gauges | None
+    gpu: GpuUse | None
+    steady: Steady | None
     is_whole: bool
 
 

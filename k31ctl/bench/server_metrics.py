@@ -5,37 +5,18 @@ uses the server; gauges, such as how full the cache is, are of a moment and left
 those of vLLM 0.33, SGLang 0.5.23, TokenSpeed 0.1.1 and its gateway.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from k31ctl.bench.prometheus import ENGINES
 from k31ctl.bench.result import ServerMetrics
 
-_LINE: Final = re.compile(r"([A-Za-z_:][\w:]*)(?:\{.*\})?\s+(\S+)(?:\s+-?\d+)?\s*")
-_MOST_LINES: Final = 200_000
-ENGINES: Final = {"vllm": "vllm:", "sglang": "sglang:", "tokenspeed": "tokenspeed:"}
 _GATEWAY: Final = "smg_"
 _TTFT: Final = ("time_to_first_token_seconds", "router_ttft_seconds")
 _ITL: Final = ("inter_token_latency_seconds", "router_tpot_seconds")
 _E2E: Final = ("e2e_request_latency_seconds",)
 _QUEUE: Final = ("request_queue_time_seconds", "queue_time_seconds")
 _PREEMPTIONS: Final = ("num_preemptions", "num_retracted_requests")
-
-
-def parse_metrics(text: str) -> dict[str, float]:
-    """Sum the samples of each name over its labels; lines that are none are passed over."""
-    found: dict[str, float] = {}
-    for line in text.split("\n", _MOST_LINES)[:_MOST_LINES]:
-        if line.startswith("#"):
-            continue
-        sample = _LINE.fullmatch(line)
-        if sample is None or sample[1].endswith("_bucket"):
-            continue
-        try:
-            found[sample[1]] = found.get(sample[1], 0.0) + float(sample[2])
-        except ValueError:
-            continue
-    return found
 
 
 def answers(metrics: Mapping[str, float]) -> bool:

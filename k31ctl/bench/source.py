@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 from k31ctl.bench.deltas import Part
 from k31ctl.bench.endpoint import Endpoint
 from k31ctl.bench.exchange import Exchange, Order
+from k31ctl.bench.images import Images
 from k31ctl.bench.prompts import Prompts
 from k31ctl.catalog.dataset import DatasetRow
 from k31ctl.core.arrivals import RequestSize
@@ -49,15 +50,29 @@ class Source(Protocol):
 
 
 class Synthetic:
-    """Prompts of seeded words."""
+    """Prompts of seeded words, each with so many images behind them."""
 
-    def __init__(self, endpoint: Endpoint, form: Form, prompts: Prompts) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        form: Form,
+        prompts: Prompts,
+        *,
+        images: Images | None,
+        num_images: int,
+    ) -> None:
         self._endpoint, self._form, self._prompts = endpoint, form, prompts
+        self._images, self._num_images = images, num_images
 
     def order(self, *, number: int, user: int, size: RequestSize, last: Exchange | None) -> Order:
         """Return a request whose prompt is like no other before it."""
         text = self._prompts.text(size.prompt_tokens, number)
-        said = [{"role": "user", "content": text}] if self._form.is_chat else text
+        content: Any = text
+        if self._images is not None:
+            first = number * self._num_images
+            shown = [self._images.part(first + n) for n in range(self._num_images)]
+            content = [{"type": "text", "text": text}, *shown]
+        said = [{"role": "user", "content": content}] if self._form.is_chat else text
         return _order(self._endpoint, self._form, said, size, user=user, number=number)
 
     def think_s(self, user: int) -> float:

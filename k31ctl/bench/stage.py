@@ -3,10 +3,12 @@
 from random import Random
 
 from k31ctl.core.arrivals import (
+    Arrival,
     OpenLoop,
     RequestSize,
     constant_arrivals,
     gamma_arrivals,
+    ramp_times,
 )
 from k31ctl.values import frozen
 
@@ -114,12 +116,59 @@ def trace_stage(trace: OpenLoop, *, speed: float, num_requests: int | None, repe
     )
 
 
-def doubled(stage: Stage) -> Stage:
-    """A closed loop like this with twice the users, and twice the requests where they are set."""
-    assert stage.concurrency is not None
-    return closed_stage(
-        stage.concurrency * 2,
-        duration_s=stage.duration_s,
-        num_requests=stage.num_requests and stage.num_requests * 2,
+def ramp_stage(
+    rates: tuple[float, float],
+    *,
+    burstiness: float | None,
+    sizes: Sizes,
+    duration_s: float,
+    repeat: int,
+    random: Random,
+) -> Stage:
+    """Arrivals whose rate goes evenly from one value to another."""
+    first, last = rates
+    times_s = ramp_times(
+        from_per_s=first, to_per_s=last, duration_s=duration_s, shape=burstiness, random=random
+    )
+    arrivals = tuple(Arrival(arrival_s=at_s, size=sizes.draw(random)) for at_s in times_s)
+    return Stage(
+        name=f"ramp {first:g} to {last:g} requests/s",
+        concurrency=None,
+        rate=None,
+        arrivals=OpenLoop(arrivals=arrivals),
+        duration_s=None,
+        num_requests=len(arrivals),
+        repeat=repeat,
+    )
+
+
+def doubled(
+    stage: Stage,
+    *,
+    burstiness: float | None,
+    sizes: Sizes,
+    duration_s: float | None,
+    random: Random,
+) -> Stage:
+    """A load like this with twice the users or the rate, for as long.
+
+    Where the number of requests is set and not the time, there are twice as many of them.
+    """
+    more = stage.num_requests and stage.num_requests * 2
+    if stage.concurrency is not None:
+        return closed_stage(
+            stage.concurrency * 2,
+            duration_s=stage.duration_s,
+            num_requests=more,
+            repeat=stage.repeat,
+        )
+    assert stage.rate is not None
+    return open_stage(
+        stage.rate * 2,
+        burstiness=burstiness,
+        sizes=sizes,
+        duration_s=duration_s,
+        num_requests=more if duration_s is None else None,
         repeat=stage.repeat,
+        random=random,
     )

@@ -7,16 +7,19 @@ from typing import IO, Final
 
 from k31ctl.bench.client import Client
 from k31ctl.bench.exchange import Exchange
+from k31ctl.bench.gauges import Gauges, Sample
+from k31ctl.bench.gpus import GpuUse
+from k31ctl.bench.health import health, spread
 from k31ctl.bench.pool import FloatPool
-from k31ctl.bench.result import ClientHealth, Rates, ServerMetrics, Spread, StageResult, Tokens
+from k31ctl.bench.result import Rates, ServerMetrics, Spread, StageResult, Tokens
+from k31ctl.bench.series import QUANTILES, StageSeries, Timeline, quantiles
+from k31ctl.bench.span import Span
+from k31ctl.bench.stage import Stage
 from k31ctl.bench.trouble import Trouble
-from k31ctl.core.served import statistics
 from k31ctl.core.slo import Slo
+from k31ctl.core.steady import Steady
 from k31ctl.values import frozen
 
-MOST_LAG_FRACTION: Final = 0.05
-MOST_CPU_FRACTION: Final = 0.95
-_MUCH_WAITING: Final = 0.1
 _MOST_DETAIL: Final = 200
 _FULL_LENGTHS: Final = 2  # requests, one after another, that full load has to last for
 
@@ -48,25 +51,6 @@ class Row:
     detail: str
 
 
-@frozen
-class Span:
-    """When a stage ran, and the time in between in which its load was full."""
-
-    start_s: float
-    end_s: float
-    cpu_s: float
-    cpu_wait_s: float | None
-    full: "Full | None"
-
-
-@frozen
-class Full:
-    """What was done from the first request until no new one was sent."""
-
-    duration_s: float
-    events: int
-
-
 class Tally:
     """Counts one stage; gaps go to the files, and no answer is kept."""
 
@@ -81,6 +65,7 @@ class Tally:
         self._has_slo = slo is not None
         self._ttft, self._reasoning, self._answer = array("d"), array("d"), array("d")
         self._tpot, self._e2e, self._late = array("d"), array("d"), array("d")
+        self._timeline = Timeline()
         self._kinds: Counter[str] = Counter()
         self._details: dict[str, str] = {}
         self._counts: Counter[str] = Counter()
@@ -99,6 +84,16 @@ class Tally:
             self._details.setdefault(exchange.error, exchange.detail[:_MOST_DETAIL])
         else:
             self._answered(exchange, tokens)
+        if exchange.error != Trouble.ABANDONED:
+            self._timeline.add(
+                sent_s=exchange.sent_s,
+                first_s=exchange.first_event_s,
+                last_s=exchange.last_s,
+                ended_s=exchange.ended_s,
+                tokens=tokens or events,
+                ttft_s=exchange.first_event_s - exchange.since_s,
+                is_ok=exchange.error is None,
+            )
         since_s = exchange.since_s
 
         def since(moment_s: float) -> float | None:
@@ -176,23 +171,23 @@ class Tally:
         span: Span,
         client: Client,
         *,
-        name: str,
-        concurrency: int | None,
-        rate: float | None,
-        repeat: int,
+        stage: Stage,
         most_in_flight: int,
         server_metrics: ServerMetrics | None,
+        gauges: Gauges | None,
+        gpu: GpuUse | None,
+        steady: Steady | None,
         is_whole: bool,
     ) -> StageResult:
         """Return what the stage came to."""
         counts, duration_s = self._counts, max(span.end_s - span.start_s, 1e-9)
-        rates = self._rates(span, client, is_closed=concurrency is not None)
+        rates = self._rates(span, client, is_closed=stage.concurrency is not None)
         itl, ttft = self._event_gaps.spread(), spread(self._ttft)
         return StageResult(
-            name=name,
-            concurrency=concurrency,
-            rate=rate,
-            repeat=repeat,
+            name=stage.name,
+            concurrency=stage.concurrency,
+            rate=stage.rate,
+            repeat=stage.repeat,
             requests=self.completed + self.errors,
             completed=self.completed,
             errors=self.errors,
@@ -225,7 +220,32 @@ class Tally:
             num_without_done=counts["without_done"],
             client=health(span, client, ttft=ttft, itl=itl),
             server_metrics=server_metrics,
+            gauges=gauges,
+            gpu=gpu,
+            steady=steady,
             is_whole=is_whole,
+        )
+
+    @property
+    def num_tokens(self) -> int:
+        """Output tokens of the answered requests so far."""
+        return self._counts["tokens"]
+
+    def series(
+        self, span: Span, *, name: str, repeat: int, samples: tuple[Sample, ...]
+    ) -> StageSeries:
+        """Return the stage as curves."""
+        bin_s, bins = self._timeline.bins(start_s=span.start_s, end_s=span.end_s)
+        return StageSeries(
+            name=name,
+            repeat=repeat,
+            ttft_s=quantiles(self._ttft),
+            itl_s=self._event_gaps.curve(QUANTILES),
+            tpot_s=quantiles(self._tpot),
+            e2e_s=quantiles(self._e2e),
+            bin_s=bin_s,
+            bins=bins,
+            samples=samples,
         )
 
     def _token_spread(self, itl: Spread | None) -> Spread | None:
@@ -279,52 +299,3 @@ class Tally:
             output_tok_s=counts["tokens"] * share,
             total_tok_s=(counts["tokens"] + counts["prompt"]) * share,
         )
-
-
-def spread(values: "array[float]") -> Spread | None:
-    """Statistics of values, None of none."""
-    found = statistics(values)
-    if found is None:
-        return None
-    return Spread(
-        mean=found.mean_s,
-        p50=found.p50_s,
-        p90=found.p90_s,
-        p95=found.p95_s,
-        p99=found.p99_s,
-        max=found.max_s,
-    )
-
-
-def health(span: Span, client: Client, *, ttft: Spread | None, itl: Spread | None) -> ClientHealth:
-    """Judge whether the client kept up.
-
-    It did not where the mean lag is more than a twentieth of the mean TTFT or of the mean gap
-    between events, or where one core was all but full.
-    """
-    lag, lateness = client.lag.read(), client.lateness.read()
-    of_ttft = lag.mean_s / ttft.mean if ttft and ttft.mean else None
-    of_itl = lag.mean_s / itl.mean if itl and itl.mean else None
-    cpu = span.cpu_s / max(span.end_s - span.start_s, 1e-9)
-    reasons = [
-        f"the client's lag of {lag.mean_s * 1e3:.3g} ms is {fraction:.0%} of the mean {what}"
-        for fraction, what in ((of_ttft, "TTFT"), (of_itl, "time between events"))
-        if fraction is not None and fraction > MOST_LAG_FRACTION
-    ]
-    if cpu > MOST_CPU_FRACTION:
-        reasons.append(f"the client used {cpu:.0%} of a processor core")
-    wait_s = span.cpu_wait_s
-    if reasons and wait_s and wait_s > _MUCH_WAITING * (span.end_s - span.start_s):
-        share = wait_s / (span.end_s - span.start_s)
-        reasons.append(f"other processes had the cores for {share:.0%} of the time")
-    return ClientHealth(
-        cpu_s=span.cpu_s,
-        cpu_wait_s=span.cpu_wait_s,
-        cpu_fraction=cpu,
-        lag=lag,
-        lateness=lateness,
-        lag_of_ttft=of_ttft,
-        lag_of_itl=of_itl,
-        is_valid=not reasons,
-        reasons=tuple(reasons),
-    )

@@ -10,7 +10,7 @@ from k31ctl.core.speed_parameters import SpeedParameters, Table, parameter, tabl
 from k31ctl.errors import ProfileError
 
 DEFAULT_ID = "kimi"
-_TEXT_KEYS = ("id", "name", "checked")
+_TEXT_KEYS = ("id", "name", "checked", "calibration")
 
 
 def load_speed(store: Store, calibration: Path | None = None) -> SpeedParameters:
@@ -29,6 +29,7 @@ def calibrated(parameters: SpeedParameters, path: Path) -> SpeedParameters:
     """The parameters with those of a calibration file in place of their own.
 
     The file is a speed profile that may leave tables and entries out; what it leaves out stays.
+    ``calibrate`` writes such files, with the covariance of what it fitted.
     Raises ProfileError naming the file and the first bad key.
     """
     where = str(path)
@@ -62,11 +63,19 @@ def calibrated(parameters: SpeedParameters, path: Path) -> SpeedParameters:
         name: {**table, **{k: getattr(read, name)[k] for k in raw.get(name, {})}}
         for name, table in own.items()
     }
+    if read.calibration is not None:
+        for name, key in read.calibration.parameters:
+            if key not in raw.get(name, {}):
+                raise ProfileError(
+                    f"calibration.parameters names {name}.{key}, which the file does not hold",
+                    where=where,
+                    remedy="write the file again with k31ctl calibrate",
+                )
     return replace(read, **merged)  # type: ignore[arg-type]
 
 
 def _texts(parameters: SpeedParameters) -> dict[str, object]:
-    return {key: getattr(parameters, key) for key in _TEXT_KEYS}
+    return {key: getattr(parameters, key) for key in _TEXT_KEYS if key != "calibration"}
 
 
 def _plain(entry: object) -> dict[str, object]:

@@ -6,7 +6,12 @@ from random import Random
 
 import typer
 
+from k31ctl.cli.bench_compare import compare, hold_stages, plan_at
+from k31ctl.cli.bench_diff import diff
+from k31ctl.cli.bench_hw import hw
 from k31ctl.cli.bench_options import (
+    AgainstOpt,
+    BaselineOpt,
     BodyOpt,
     BudgetOpt,
     BurstinessOpt,
@@ -18,10 +23,15 @@ from k31ctl.cli.bench_options import (
     EffortOpt,
     GapTimeoutOpt,
     IgnoreEosOpt,
+    ImageSizeOpt,
+    ImagesOpt,
     InFlightOpt,
+    JunitOpt,
     KeyOpt,
+    MaxRegressionOpt,
     ModelOpt,
     OutOpt,
+    RampOpt,
     RateOpt,
     RepeatOpt,
     RequestsOpt,
@@ -39,8 +49,17 @@ from k31ctl.cli.bench_options import (
     WarmupOpt,
     parse_extra,
 )
+from k31ctl.cli.bench_report import report
 from k31ctl.cli.conformance import conformance
-from k31ctl.cli.options import CsvOpt, GateOpt, JsonOpt, OutputTokensOpt, PromptTokensOpt
+from k31ctl.cli.options import (
+    CsvOpt,
+    GateOpt,
+    HtmlOpt,
+    JsonOpt,
+    MarkdownOpt,
+    OutputTokensOpt,
+    PromptTokensOpt,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Load an endpoint and measure what it gives.")
 
@@ -50,11 +69,16 @@ def bench() -> None:
     """Load an endpoint and measure what it gives: k31ctl bench URL."""
 
 
+app.command()(diff)
+app.command()(report)
+
+
 @app.command()
 def load(
     url: UrlArg,
     concurrency: ConcurrencyOpt = None,
     rate: RateOpt = None,
+    ramp: RampOpt = None,
     trace: TraceOpt = None,
     speed: SpeedOpt = 1.0,
     burstiness: BurstinessOpt = 1.0,
@@ -72,6 +96,8 @@ def load(
     dataset: DatasetOpt = None,
     turns: TurnsOpt = 1,
     think: ThinkOpt = 0.0,
+    images: ImagesOpt = 0,
+    image_size: ImageSizeOpt = None,
     reasoning_effort: EffortOpt = None,
     body: BodyOpt = None,
     seed: SeedOpt = 0,
@@ -80,7 +106,13 @@ def load(
     most_in_flight: InFlightOpt = 8192,
     api_key_env: KeyOpt = "K31CTL_API_KEY",
     out: OutOpt = None,
+    against: AgainstOpt = None,
     csv: CsvOpt = None,
+    markdown: MarkdownOpt = None,
+    junit: JunitOpt = None,
+    html: HtmlOpt = None,
+    baseline: BaselineOpt = None,
+    max_regression: MaxRegressionOpt = None,
     gate: GateOpt = None,
     *,
     constant: ConstantOpt = False,
@@ -94,17 +126,26 @@ def load(
     k31ctl bench http://127.0.0.1:8000 --concurrency 1,8,64 --duration 60
 
     k31ctl bench http://127.0.0.1:8000 --rate 4 --slo 'ttft_p99_s<=2' --out run
+
+    k31ctl bench http://127.0.0.1:8000 --against plan.json --gate 'against.tpot_s.ratio<=1.2'
     """
     from k31ctl.bench.asked import AskedLoad, bench_request
+    from k31ctl.bench.baseline import read_baseline
+    from k31ctl.bench.gate_names import require_known
     from k31ctl.bench.job import Bench
     from k31ctl.core.gates import parse_gate
     from k31ctl.report.bench import show_bench
+    from k31ctl.report.bench_targets import Targets
+
+    held = None if against is None else plan_at(against)
 
     gates = [parse_gate(text) for text in gate or ()]
+    require_known(gates)
     asked = AskedLoad(
         url=url,
         concurrency=concurrency or (),
         rates=rate or (),
+        ramp=ramp,
         trace=trace,
         speed=speed,
         burstiness=None if constant else burstiness,
@@ -123,6 +164,8 @@ def load(
         dataset=dataset,
         num_turns=turns,
         think_s=think,
+        num_images=images,
+        image_size=image_size or (1024, 1024),
         is_chat=not completions,
         ignore_eos=ignore_eos,
         reasoning_effort=reasoning_effort,
@@ -133,10 +176,28 @@ def load(
         most_in_flight=most_in_flight,
         key_variable=api_key_env,
         folder=out,
+        plan_path=against,
+        plan=None if held is None else held.document,
     )
     request = bench_request(asked, environment=os.environ, random=Random(seed))
-    told = Bench(request, clock=time.perf_counter).run()
-    show_bench(told, inputs=request.described, csv=csv, gates=gates, as_json=as_json)
+    show_bench(
+        Bench(request, clock=time.perf_counter).run(),
+        inputs=request.described,
+        targets=Targets(csv=csv, markdown=markdown, junit=junit, html=html),
+        gates=gates,
+        baseline=read_baseline(
+            baseline,
+            max_regression,
+            inputs=request.described,
+            names=[stage.name for stage in request.stages],
+        ),
+        as_json=as_json,
+        hold=None if held is None else lambda finished: hold_stages(held, finished.stages, seed),
+        plan=request.plan,
+        plan_notes=() if held is None else held.notes,
+    )
 
 
+app.command()(compare)
+app.command()(hw)
 app.command()(conformance)

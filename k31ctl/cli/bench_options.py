@@ -12,6 +12,7 @@ from k31ctl.errors import UsageError
 
 _LOAD, _WHAT, _HOW, _OUT = "Load", "Requests", "How", "Output"
 _MOST = 1e9
+_MOST_PIXELS = 16_384
 
 
 class Rates(tuple[float, ...]):
@@ -32,6 +33,46 @@ def _rate(text: str) -> float:
 
 def _rates(text: str) -> Rates:
     return Rates(units.parse_list(text, _rate))
+
+
+class Ramp(tuple[float, float]):
+    """A first and a last rate."""
+
+    __slots__ = ()
+
+
+def _ramp(text: str) -> Ramp:
+    first, colon, last = text.partition(":")
+    if not colon:
+        raise ValueError(f"{text[:60]!r} has no two rates; write 1:16 requests a second")
+    return Ramp((_rate(first), _rate(last)))
+
+
+class Size(tuple[int, int]):
+    """Width and height in pixels."""
+
+    __slots__ = ()
+
+
+def _size(text: str) -> Size:
+    width, x, height = text.lower().partition("x")
+    if not (x and width.isascii() and width.isdigit() and height.isascii() and height.isdigit()):
+        raise ValueError(f"{text[:40]!r} is not a size; write 1024x768")
+    if not all(1 <= int(side[:6]) <= _MOST_PIXELS for side in (width, height)):
+        raise ValueError(f"{text[:40]!r} is not from 1x1 to {_MOST_PIXELS}x{_MOST_PIXELS}")
+    return Size((int(width), int(height)))
+
+
+def parse_share(text: str) -> float:
+    """Read ``5%`` or ``0.05`` as a share."""
+    percent = text.endswith("%")
+    try:
+        value = float(text.removesuffix("%")) / (100 if percent else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise ValueError(f"{text[:40]!r} is not a share from 0 to 1; write 5% or 0.05")
+    return value
 
 
 def parse_extra(texts: list[str]) -> dict[str, Any]:
@@ -84,6 +125,16 @@ RateOpt = Annotated[
         rich_help_panel=_LOAD,
     ),
 ]
+RampOpt = Annotated[
+    Ramp | None,
+    typer.Option(
+        "--ramp",
+        metavar="FROM:TO",
+        parser=said("--ramp", _ramp),
+        help="Requests a second that go evenly from one rate to another.",
+        rich_help_panel=_LOAD,
+    ),
+]
 BurstinessOpt = Annotated[
     float,
     typer.Option(
@@ -91,13 +142,13 @@ BurstinessOpt = Annotated[
         metavar="SHAPE",
         min=0.01,
         max=1000.0,
-        help="Gamma shape of the gaps of --rate: 1 is Poisson, below are bursts.",
+        help="Gamma shape of the gaps of --rate, --ramp: 1 is Poisson, below are bursts.",
         rich_help_panel=_LOAD,
     ),
 ]
 ConstantOpt = Annotated[
     bool,
-    typer.Option("--constant", help="Even gaps for --rate.", rich_help_panel=_LOAD),
+    typer.Option("--constant", help="Even gaps for --rate and --ramp.", rich_help_panel=_LOAD),
 ]
 TraceOpt = Annotated[
     Path | None,
@@ -149,7 +200,7 @@ SaturateOpt = Annotated[
     bool,
     typer.Option(
         "--saturate",
-        help="Go on with twice the users until that gives no more, or breaks --slo.",
+        help="Go on with twice the users or rate until that gives no more, or breaks --slo.",
         rich_help_panel=_LOAD,
     ),
 ]
@@ -221,6 +272,27 @@ ThinkOpt = Annotated[
         metavar="SECONDS",
         min=0.0,
         help="Pause between two turns.",
+        rich_help_panel=_WHAT,
+    ),
+]
+ImagesOpt = Annotated[
+    int,
+    typer.Option(
+        "--images",
+        metavar="N",
+        min=0,
+        max=64,
+        help="Images with every prompt.",
+        rich_help_panel=_WHAT,
+    ),
+]
+ImageSizeOpt = Annotated[
+    Size | None,
+    typer.Option(
+        "--image-size",
+        metavar="WxH",
+        parser=said("--image-size", _size),
+        help="Their pixels; 1024x1024 if not given.",
         rich_help_panel=_WHAT,
     ),
 ]
@@ -312,6 +384,43 @@ OutOpt = Annotated[
         "--out",
         metavar="DIR",
         help="An empty folder for the record of every request.",
+        rich_help_panel=_OUT,
+    ),
+]
+JunitOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--junit",
+        metavar="FILE",
+        help="Write every condition as a test of JUnit XML.",
+        rich_help_panel="Output",
+    ),
+]
+BaselineOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--baseline",
+        metavar="RUN",
+        help="Hold the run against this record, or file of --json.",
+        rich_help_panel=_OUT,
+    ),
+]
+MaxRegressionOpt = Annotated[
+    float | None,
+    typer.Option(
+        "--max-regression",
+        metavar="PERCENT",
+        parser=said("--max-regression", parse_share),
+        help="Exit 4 where a figure is worse by more, beyond noise.",
+        rich_help_panel=_OUT,
+    ),
+]
+AgainstOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--against",
+        metavar="PLAN.json",
+        help="Hold every stage against this plan, written by plan --json.",
         rich_help_panel=_OUT,
     ),
 ]

@@ -26,6 +26,7 @@ COMMANDS: Final = (
     "fetch",
     "lint",
     "licence",
+    "calibrate",
     "validate",
     "verify",
     "doctor",
@@ -34,7 +35,9 @@ COMMANDS: Final = (
 )
 GROUPS: Final = ("bench", "profiles")
 # What a group does with a first argument that is none of its commands: ``bench URL``.
-DEFAULTS: Final = {"bench": ("load", ("load", "conformance"))}
+DEFAULTS: Final = {
+    "bench": ("load", ("load", "conformance", "diff", "report", "compare", "hw")),
+}
 
 
 def app_with(names: Collection[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:

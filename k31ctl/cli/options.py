@@ -109,7 +109,7 @@ OnOpt = Annotated[
     typer.Option(
         "--on",
         metavar="HARDWARE",
-        help="A hardware profile, or this.",
+        help="A hardware profile, a file of one, or this.",
         rich_help_panel="Deployment",
     ),
 ]

@@ -18,12 +18,13 @@ from k31ctl.cli.disaggregation_options import DisaggregateOpt
 from k31ctl.cli.further import further_answers
 from k31ctl.cli.hardware import node_named
 from k31ctl.core import plan as core
+from k31ctl.core.asked_deployment import asked_deployment
 from k31ctl.core.costing import NO_WISHES
 from k31ctl.core.gates import parse_gate
 from k31ctl.core.goal import Goal
 from k31ctl.core.kv_cache import StateDtype
 from k31ctl.core.layout_rules import AskedLayout
-from k31ctl.report.plan import show_plan
+from k31ctl.report.plan import Origin, show_plan
 
 _CONTEXTS = opt.Lengths((128 << 10,))
 _BATCHES = opt.Counts((1,))
@@ -227,5 +228,16 @@ def plan(
         csv=csv,
         markdown=markdown,
         html=html,
-        command=shlex.join(("k31ctl", *sys.argv[1:])),
+        origin=Origin(
+            command=shlex.join(("k31ctl", *sys.argv[1:])),
+            asked=asked_deployment(
+                request,
+                model=model,
+                hardware=on,
+                engine=f"{parts.engine.engine}@{parts.engine.version}",
+                draft=draft,
+                calibration=str(calibration) if calibration else None,
+                profiles=tuple(map(str, profiles or ())),
+            ),
+        ),
     )

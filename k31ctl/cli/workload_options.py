@@ -47,7 +47,7 @@ CalibrationOpt = Annotated[
     typer.Option(
         "--calibration",
         metavar="FILE",
-        help="Speed parameters to use over ours.",
+        help="Speed parameters over ours, such as calibrate writes.",
         rich_help_panel="Output",
     ),
 ]

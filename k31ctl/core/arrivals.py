@@ -124,6 +124,35 @@ def poisson_arrivals(
     return gamma_arrivals(sizes, rate_per_s=rate_per_s, shape=1.0, random=random)
 
 
+def ramp_times(
+    *,
+    from_per_s: float,
+    to_per_s: float,
+    duration_s: float,
+    shape: float | None,
+    random: Randomness,
+) -> list[float]:
+    """Times of requests, in seconds, whose rate goes evenly from one value to another.
+
+    The gaps of ``gamma_arrivals``, of ``constant_arrivals`` where ``shape`` is None, are taken at
+    a rate of 1 and then moved to where as many requests have come at the changing rate.
+
+    Symbols: a first rate, c growth of the rate per second, u requests so far.
+    Formula: u = a t + c t^2 / 2, so t = 2 u / (a + sqrt(a^2 + 2 c u))
+    Source: the time change of an inhomogeneous Poisson process; Cinlar, Introduction to Stochastic
+    Processes, 1975, chapter 4.
+    """
+    if not (from_per_s > 0 and to_per_s > 0 and duration_s > 0):
+        raise ValueError("rates and duration must be above 0")
+    a, c = from_per_s, (to_per_s - from_per_s) / duration_s
+    most = (from_per_s + to_per_s) / 2 * duration_s
+    found, u = [], 0.0
+    while u < most:
+        found.append(2 * u / (a + sqrt(max(a * a + 2 * c * u, 0.0))))
+        u += 1.0 if shape is None else _gamma(shape, random) / shape
+    return found
+
+
 def _at(gaps: Sequence[float], sizes: Sequence[RequestSize], rate_per_s: float) -> OpenLoop:
     if not rate_per_s > 0:
         raise ValueError("rate_per_s must be above 0")

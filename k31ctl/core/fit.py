@@ -13,6 +13,7 @@ from math import exp, log, sqrt
 from k31ctl.core.figure import Basis
 from k31ctl.core.measurement import Trial, predicted
 from k31ctl.core.speed_parameters import Parameter, SpeedParameters, Table, tables
+from k31ctl.core.symmetric import inverse_diagonal, solve
 
 # Two runs of the same deployment by different people differ by about so much.
 MEASUREMENT_SPREAD = 0.10
@@ -55,7 +56,7 @@ def fitted(parameters: SpeedParameters, trials: Sequence[Trial]) -> SpeedParamet
     for _ in range(MOST_ROUNDS):
         moved = False
         for _ in range(MOST_TRIES):
-            step = _solve(_normal(jacobian, damping), _gradient(jacobian, _flat(residuals), x))
+            step = solve(_normal(jacobian, damping), _gradient(jacobian, _flat(residuals), x))
             new_x = [a + b for a, b in zip(x, step, strict=True)]
             new = problem.residuals(new_x)
             gain = _cost(residuals, x) - _cost(new, new_x)
@@ -66,7 +67,7 @@ def fitted(parameters: SpeedParameters, trials: Sequence[Trial]) -> SpeedParamet
         if not moved:
             break
         jacobian = problem.jacobian(x, residuals)
-    variances = _inverse_diagonal(_normal(jacobian, 0.0)) if x else []
+    variances = inverse_diagonal(_normal(jacobian, 0.0)) if x else []
     return _at(parameters, entries, names, x, [sqrt(v) for v in variances])
 
 
@@ -207,33 +208,3 @@ def _normal(jacobian: Sequence[Sequence[float]], damping: float) -> list[list[fl
     for i in range(size):
         matrix[i][i] += 1.0 + damping * (1.0 + matrix[i][i])
     return matrix
-
-
-def _solve(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
-    """Solution of a symmetric positive definite system, by Cholesky decomposition."""
-    lower = _cholesky(matrix)
-    size = len(right)
-    y: list[float] = []
-    for i in range(size):
-        y.append((right[i] - sum(lower[i][k] * y[k] for k in range(i))) / lower[i][i])
-    x = [0.0] * size
-    for i in reversed(range(size)):
-        rest = sum(lower[k][i] * x[k] for k in range(i + 1, size))
-        x[i] = (y[i] - rest) / lower[i][i]
-    return x
-
-
-def _cholesky(matrix: Sequence[Sequence[float]]) -> list[list[float]]:
-    size = len(matrix)
-    lower = [[0.0] * size for _ in range(size)]
-    for i in range(size):
-        for j in range(i + 1):
-            rest = matrix[i][j] - sum(lower[i][k] * lower[j][k] for k in range(j))
-            lower[i][j] = sqrt(rest) if i == j else rest / lower[j][j]
-    return lower
-
-
-def _inverse_diagonal(matrix: Sequence[Sequence[float]]) -> list[float]:
-    size = len(matrix)
-    units = [[float(i == j) for j in range(size)] for i in range(size)]
-    return [_solve(matrix, unit)[i] for i, unit in enumerate(units)]

@@ -9,9 +9,9 @@ from k31ctl.core.figure import Basis
 from k31ctl.units import Bytes, BytesPerS, FlopsPerS, Seconds, Watts
 from k31ctl.values import frozen
 
-Vendor = Literal["nvidia", "amd"]
+Vendor = Literal["nvidia", "amd", "cpu"]
 MOST_GPUS = 4096
-LinkKind = Literal["nvlink", "infinity-fabric", "pcie", "nvlink-c2c", "rdma"]
+LinkKind = Literal["nvlink", "infinity-fabric", "pcie", "nvlink-c2c", "rdma", "loopback"]
 
 
 @frozen
@@ -33,7 +33,8 @@ class Mark:
 
 @frozen
 class Gpu:
-    """One GPU. Rates are dense; memory is what the driver reports, not what the box says.
+    """One GPU, or a processor that stands for one. Rates are dense; memory is what the driver
+    reports, not what the box says.
 
     ``matmul`` names the pair of operands: ``mxfp4`` is MXFP4 weights with MXFP8 activations, which
     Blackwell runs at its FP8 rate, and ``fp4`` is 4-bit on both sides. A missing name means that

@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import exp, sqrt
 from typing import TYPE_CHECKING
 
+from k31ctl.core.calibrated_spread import calibrated_spreads
 from k31ctl.core.estimate import Bound, Estimate
 from k31ctl.core.prediction import Case, busy_groups, prefill_tok_s_per_gpu, service_of
 from k31ctl.core.service import Service
@@ -59,8 +60,8 @@ def performance(
     """What a deployment gives in a closed loop.
 
     ``most_running`` is what the cache of one attention group holds at the workload's length. The
-    low and high ends hold 90 %: parts err independently, each by the spread of its parameter,
-    and what a fitted model still misses comes on top.
+    low and high ends hold 90 %: parts err independently, each by the spread of its parameter, or
+    together by the covariance of a calibration; what a fitted model still misses comes on top.
     """
     assert workload.concurrency is not None
     service = service_of(case, step, workload, most_running=most_running)
@@ -72,18 +73,29 @@ def performance(
     output = workload.output_tokens
     decoding = service.decode_s * (output - 1) / case.tokens_per_step
     share = service.prefill_s / (service.prefill_s + decoding)
-    of_decode, of_prefill, of_both = spread.decode, spread.prefill, spread.mixed(share)
+    of = spread.by_figure(share, queued=service.queue_s > 0)
+    if parameters.calibration is not None:
+        of = calibrated_spreads(
+            case,
+            parameters,
+            parameters.calibration,
+            workload,
+            most_running=most_running,
+            prefill_concurrency=PREFILL_CONCURRENCY * case.layout.dp,
+        )
     return Performance(
         workload=workload,
         running=service.running * groups,
         waiting=max(0.0, workload.concurrency - service.running * groups),
-        ttft_s=spread.of("ttft_s", service.ttft_s, of_both if service.queue_s else of_prefill),
-        tpot_s=spread.of("tpot_s", service.tpot_s, of_both),
-        itl_s=spread.of("itl_s", service.decode_s, of_decode),
-        e2e_s=spread.of("e2e_s", service.e2e_s, of_both),
-        output_tok_s=spread.of("output_tok_s", rate * output, of_both),
+        ttft_s=spread.of("ttft_s", service.ttft_s, of["ttft_s"]),
+        tpot_s=spread.of("tpot_s", service.tpot_s, of["tpot_s"]),
+        itl_s=spread.of("itl_s", service.decode_s, of["itl_s"]),
+        e2e_s=spread.of("e2e_s", service.e2e_s, of["e2e_s"]),
+        output_tok_s=spread.of("output_tok_s", rate * output, of["output_tok_s"]),
         total_tok_s_per_gpu=spread.of(
-            "output_tok_s", rate * (workload.prompt_tokens + output) / gpus, of_both
+            "output_tok_s",
+            rate * (workload.prompt_tokens + output) / gpus,
+            of["output_tok_s"],
         ),
         prefill_tok_s_per_gpu=spread.of(
             "prefill_tok_s",
@@ -94,9 +106,9 @@ def performance(
                 prompt_tokens=workload.uncached_tokens,
                 past_tokens=workload.prompt_tokens - workload.uncached_tokens,
             ),
-            of_prefill,
+            of["prefill_tok_s"],
         ),
-        tok_s_per_user=spread.of("tpot_s", 1 / service.tpot_s, of_both),
+        tok_s_per_user=spread.of("tpot_s", 1 / service.tpot_s, of["tpot_s"]),
         prefill_share=share,
         bound_by=_bound(service, decode, prefill, share),
         decode_parts=tuple(decode),
@@ -175,6 +187,18 @@ class _Spread:
     def mixed(self, prefill_share: float) -> float:
         """Spread of a time that is prefill in part and decoding for the rest."""
         return sqrt((prefill_share * self.prefill) ** 2 + ((1 - prefill_share) * self.decode) ** 2)
+
+    def by_figure(self, prefill_share: float, *, queued: bool) -> dict[str, float]:
+        """Spread of each figure whose parts err independently."""
+        both = self.mixed(prefill_share)
+        return {
+            "ttft_s": both if queued else self.prefill,
+            "tpot_s": both,
+            "itl_s": self.decode,
+            "e2e_s": both,
+            "output_tok_s": both,
+            "prefill_tok_s": self.prefill,
+        }
 
     def of(self, quantity: str, value: float, spread: float) -> Estimate:
         """The value with its 90 % interval."""

@@ -1,9 +1,14 @@
 """A plan: what was asked, composed into what fits, where the memory goes and what was assumed."""
 
 from k31ctl.core.cache_plan import CacheRows
+from k31ctl.core.calibration_scope import (
+    calibration_warnings,
+    check_scope,
+)
 from k31ctl.core.capacity import StageCache
 from k31ctl.core.cost import Cost
 from k31ctl.core.costing import Unpriced
+from k31ctl.core.deployed import layout_words
 from k31ctl.core.deployment import Cell, Deployment, cell_of, deployment, longest_context
 from k31ctl.core.figure import Assumption, Line
 from k31ctl.core.finetune import Finetune, finetune
@@ -81,10 +86,12 @@ class Plan:
 def plan(parts: Parts, request: PlanRequest) -> Plan:
     """Compose a plan.
 
-    Raises RefusedError where the engine refuses model, GPU, layout or cache type, and UsageError
-    where a number asked for cannot be; that something does not fit is an answer, not an error.
+    Raises RefusedError where the engine refuses model, GPU, layout or cache type or a calibration
+    is of something else, and UsageError where a number asked for cannot be; that something does not
+    fit is an answer, not an error.
     """
     check_request(parts, request)
+    check_scope(parts.speed.calibration, node=parts.node, engine=parts.engine)
     built = deployment(parts, request)
     limit = request.max_model_len or parts.model.max_position_embeddings
     longest = longest_context(built.pool, limit)
@@ -138,7 +145,10 @@ def plan(parts: Parts, request: PlanRequest) -> Plan:
             *speed.assumptions,
             *(cost.assumptions if isinstance(cost, Cost) else ()),
         ),
-        warnings=warnings(parts, request, built, longest=longest, limit=limit),
+        warnings=(
+            *warnings(parts, request, built, longest=longest, limit=limit),
+            *calibration_warnings(parts, layout=layout_words(parts.node, built.layout)),
+        ),
     )
 
 

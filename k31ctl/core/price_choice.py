@@ -95,6 +95,8 @@ def rental_price(
     """
     by_id = {each.id: each for each in book.lists if each.provider_class is not None}
     chosen = by_id.get(provider)
+    if chosen is None and provider in {*ProviderClass}:
+        return None  # its list names no such hardware, or it would have been read
     if chosen is None or chosen.provider_class is None:
         raise _unknown("provider", provider, list(by_id), flag="--provider")
     own = _own_price(chosen, hardware=hardware, term=term)

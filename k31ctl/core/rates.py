@@ -55,6 +55,8 @@ def expert_kernel(node: Node, engine: Engine) -> str:
             return "trtllm-w4a8"
         case "gfx950":
             return "aiter-w4a8"
+        case "cpu":
+            return "processor"
         case _:
             return "marlin-w4a16"
 

@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import NamedTuple
 
+from k31ctl.core.calibration_scope import check_scope
 from k31ctl.core.latencies import excess
 from k31ctl.core.pareto import front
 from k31ctl.core.prediction import service_of
@@ -118,6 +120,8 @@ def search(space: SearchSpace, *, slo: Slo = NO_SLO) -> SearchResult:
 
 
 def _check(space: SearchSpace) -> None:
+    for system, engine in product(space.systems, space.engines):
+        check_scope(space.speed.calibration, node=system.node, engine=engine)
     limit = space.model.max_position_embeddings
     for workload in space.workloads:
         length = workload.prompt_tokens + workload.output_tokens

@@ -8,6 +8,7 @@ a kernel's best rate that a serving engine keeps.
 from dataclasses import fields
 from math import isfinite
 
+from k31ctl.core.calibration import Calibration
 from k31ctl.core.figure import Basis
 from k31ctl.values import frozen
 
@@ -47,7 +48,10 @@ Table = dict[str, Parameter]
 
 @frozen
 class SpeedParameters:
-    """All of them; tables are keyed by what their comment says, or ``default``."""
+    """All of them; tables are keyed by what their comment says, or ``default``.
+
+    ``calibration`` says what the values were fitted to where that is one site's own runs.
+    """
 
     id: str
     name: str
@@ -71,6 +75,7 @@ class SpeedParameters:
     activation_passes: Table  # by engine: hidden-width vectors read or written in one layer
     routing_concentration: Table  # default: share of choices that fall on already chosen experts
     model_spread: Table  # by quantity: spread of what a fitted model still misses
+    calibration: Calibration | None = None
 
 
 def parameter(table: Table, *keys: str) -> Parameter:
@@ -86,5 +91,5 @@ def tables(parameters: SpeedParameters) -> dict[str, Table]:
     return {
         f.name: getattr(parameters, f.name)
         for f in fields(parameters)
-        if f.name not in ("id", "name", "checked")
+        if f.name not in ("id", "name", "checked", "calibration")
     }

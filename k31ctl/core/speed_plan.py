@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from k31ctl.core.calibration_scope import calibration_assumption
 from k31ctl.core.deployment import Cell, Deployment
 from k31ctl.core.estimate import Estimate
 from k31ctl.core.figure import Assumption, Basis
@@ -66,7 +67,7 @@ def speed_plan(
     image: ImageTokens | None,
 ) -> SpeedPlan:
     """How fast the deployment is, or why nothing can be said."""
-    why_not = _why_not(parts, request, built)
+    why_not = speed_why_not(parts, request, built)
     if why_not:
         return SpeedPlan(
             performance=None,
@@ -110,7 +111,8 @@ def _played_load(asked: Workload, played: "Simulated") -> Workload:
     return replace(asked, concurrency=running, rate_per_s=None)
 
 
-def _why_not(parts: Parts, request: PlanRequest, built: Deployment) -> str:
+def speed_why_not(parts: Parts, request: PlanRequest, built: Deployment) -> str:
+    """Why nothing can be said of the speed of a deployment; empty where something can."""
     if not built.loads:
         return "the deployment does not fit"
     if request.offload is not None:
@@ -177,6 +179,8 @@ def _assumptions(
             "docs/validation.md",
         )
     ]
+    if parts.speed.calibration is not None:
+        found.append(calibration_assumption(parts.speed.calibration))
     if parts.model.indexer is not None:
         found.append(
             Assumption(

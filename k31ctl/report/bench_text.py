@@ -1,8 +1,11 @@
 """A measurement in words: the answer first, then where it comes from, then what to beware of."""
 
 from k31ctl.bench.events import Finished
+from k31ctl.bench.gauges import Gauges
+from k31ctl.bench.gpus import GpuUse
 from k31ctl.bench.repeats import Repeated, repeated
 from k31ctl.bench.result import ServerMetrics, Spread, StageResult, is_late
+from k31ctl.core.steady import LEAST_DRIFT, Steady
 from k31ctl.report.bench_table import sweep_lines
 from k31ctl.report.durations import duration
 from k31ctl.report.lines import folded, printable
@@ -20,6 +23,10 @@ def bench_text(finished: Finished, best: StageResult) -> str:
     lines += [*_latencies(best), "", *_counts(best), *_client(best)]
     if best.server_metrics is not None:
         lines += _server(best.server_metrics)
+    if best.gauges is not None:
+        lines += _gauges(best.gauges)
+    if best.gpu is not None:
+        lines += _gpu(best.gpu)
     for again in repeated(finished.stages):
         lines += ["", *_repeat_lines(again)]
     notes = warnings(finished)
@@ -139,6 +146,31 @@ def _server(told: ServerMetrics) -> list[str]:
     return [f"  {'server':<11}{first.strip()}", *rest]
 
 
+def _gauges(told: Gauges) -> list[str]:
+    """What the server said of the moment, once a second."""
+    parts = []
+    if told.running_mean is not None:
+        parts.append(f"{told.running_mean:.3g} requests ran")
+    if told.waiting_mean is not None:
+        parts.append(f"{told.waiting_mean:.3g} waited (most {told.waiting_max:,.0f})")
+    if told.cache_mean is not None:
+        parts.append(f"its KV cache was {told.cache_mean:.0%} full (most {told.cache_max:.0%})")
+    text = f"on average of {told.num_samples:,} looks {', '.join(parts)}"
+    return folded(text, indent=" " * 13) if parts else []
+
+
+def _gpu(used: GpuUse) -> list[str]:
+    """What the GPUs of this machine did."""
+    busy = "" if used.utilisation_mean is None else f", busy {used.utilisation_mean:.0%} of it"
+    name = used.names[0] if used.names else "GPU"
+    text = (
+        f"{len(used.names)} x {name} here: {used.power_mean_w:,.0f} W on average{busy}; "
+        f"{used.output_tokens_per_j:.3g} output tokens a joule ({used.energy_source})"
+    )
+    first, *rest = folded(text, indent=" " * 13)
+    return [f"  {'GPU':<11}{first.strip()}", *rest]
+
+
 def _repeat_lines(again: Repeated) -> list[str]:
     lines = [f"  {again.name}, {again.num_runs} runs: mean and its 95 % interval"]
     for name in ("output_tok_s", "request_rate", "ttft_s.mean", "ttft_s.p99", "itl_s.p99"):
@@ -156,6 +188,8 @@ def warnings(finished: Finished) -> list[str]:
         found += [f"{at}NOT VALID: {reason}" for reason in stage.client.reasons]
         if not stage.is_whole:
             found.append(f"{at}stopped early; {stage.abandoned:,} requests were cut off")
+        if stage.steady is not None and not stage.steady.is_steady:
+            found.append(f"{at}{_unsteady(stage, stage.steady)}")
         late = stage.arrival_lag_s
         if late is not None and is_late(stage):
             found.append(
@@ -177,3 +211,10 @@ def warnings(finished: Finished) -> list[str]:
             text = detail.strip().replace("\n", " ")[:_MOST_SHOWN]
             found.append(f"{at}{kind}, for example: {text}")
     return found
+
+
+def _unsteady(stage: StageResult, steady: Steady) -> str:
+    what = "output tokens/s" if stage.concurrency is not None else "TTFT"
+    if abs(steady.drift) > LEAST_DRIFT:
+        return f"no steady state: {what} changed by {steady.drift:+.0%} over the stage"
+    return f"no steady state before half of the time: {what} was still settling"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from k31ctl.core.asked_deployment import AskedDeployment
 from k31ctl.core.gates import Gate, evaluate
 from k31ctl.core.plan import Plan
 from k31ctl.errors import GateError, UsageError
@@ -13,9 +14,18 @@ from k31ctl.report.files import STANDARD_OUTPUT, write_all
 from k31ctl.report.plan_document import document, result
 from k31ctl.report.plan_table import as_csv, as_markdown
 from k31ctl.report.plan_text import as_text
+from k31ctl.values import frozen
 
 if TYPE_CHECKING:
     from k31ctl.core.further import Further
+
+
+@frozen
+class Origin:
+    """What a plan came from: the command that makes its page again, and its deployment."""
+
+    command: str
+    asked: AskedDeployment
 
 
 def show_plan(
@@ -29,11 +39,11 @@ def show_plan(
     csv: Path | None,
     markdown: Path | None,
     html: Path | None,
-    command: str,
+    origin: Origin,
 ) -> None:
     """Print the answer, write the files, and raise GateError where a gate does not hold.
 
-    A file sent to ``-`` takes the place of the text; ``command`` is what makes the page again.
+    A file sent to ``-`` takes the place of the text.
     """
     named = result(plan, beside)
     held = tuple(evaluate(gate, named) for gate in gates)
@@ -41,7 +51,7 @@ def show_plan(
     makers: tuple[tuple[Path | None, Callable[[], str]], ...] = (
         (csv, lambda: as_csv(plan)),
         (markdown, lambda: as_markdown(plan)),
-        (html, lambda: _page(document(plan, held, beside), command)),
+        (html, lambda: _page(document(plan, held, beside, origin.asked), origin.command)),
     )
     for path, made in makers:
         if path is not None:
@@ -49,7 +59,7 @@ def show_plan(
             texts[path] = made()
     write_all(texts)
     if as_json:
-        sys.stdout.write(document(plan, held, beside))
+        sys.stdout.write(document(plan, held, beside, origin.asked))
     elif STANDARD_OUTPUT not in texts:
         sys.stdout.write(as_text(plan, beside, breakdown=breakdown, money=money))
     failed = [gate for gate in held if not gate.passed]

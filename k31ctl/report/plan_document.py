@@ -4,6 +4,7 @@ from dataclasses import fields
 from math import isinf
 from typing import TYPE_CHECKING, Any
 
+from k31ctl.core.asked_deployment import AskedDeployment
 from k31ctl.core.capacity import StageCache
 from k31ctl.core.cost import Cost
 from k31ctl.core.costing import Unpriced
@@ -67,11 +68,16 @@ ROW_KEYS = (
 )
 
 
-def document(plan: Plan, gates: tuple[GateResult, ...], beside: "Further | None" = None) -> str:
-    """The whole document as text."""
+def document(
+    plan: Plan,
+    gates: tuple[GateResult, ...],
+    beside: "Further | None" = None,
+    asked: AskedDeployment | None = None,
+) -> str:
+    """The whole document as text; ``asked`` is what makes its deployment again."""
     return envelope(
         "plan",
-        inputs=_inputs(plan),
+        inputs=_inputs(plan) | ({} if asked is None else {"deployment": asked}),
         result=result(plan, beside)
         | {
             "gates": [

@@ -15,6 +15,7 @@ from k31ctl.bench.result import StageResult
 ASKED: dict[str, Any] = {
     "concurrency": (1,),
     "rates": (),
+    "ramp": None,
     "trace": None,
     "speed": 1.0,
     "burstiness": 1.0,
@@ -33,6 +34,8 @@ ASKED: dict[str, Any] = {
     "dataset": None,
     "num_turns": 1,
     "think_s": 0.0,
+    "num_images": 0,
+    "image_size": (1024, 1024),
     "is_chat": True,
     "ignore_eos": True,
     "reasoning_effort": None,
@@ -43,6 +46,8 @@ ASKED: dict[str, Any] = {
     "most_in_flight": 1000,
     "key_variable": "BENCH_KEY",
     "folder": None,
+    "plan_path": None,
+    "plan": None,
 }
 
 

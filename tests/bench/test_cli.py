@@ -153,6 +153,8 @@ def test_a_crash_keeps_what_was_measured(tmp_path: Path) -> None:
         (("http://host", "--trace", "/nowhere"), 3, "no such file"),
         (("http://host", "--dataset", "/nowhere"), 3, "cannot be read"),
         (("http://host", "--turns", "2", "--rate", "1"), 2, "in a closed loop"),
+        (("http://host", "--ramp", "1:2", "--saturate"), 2, "saturation is sought"),
+        (("http://host", "--ramp", "3"), 2, "has no two rates"),
         (("http://host", "--slo", "ttft<1"), 2, "not a latency"),
     ],
 )

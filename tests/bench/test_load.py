@@ -158,6 +158,22 @@ def test_stages_run_one_after_another_and_repeats_after_all() -> None:
     assert [result.repeat for result in ended] == [0, 0, 1, 1]
 
 
+def test_a_service_that_slows_down_is_not_steady() -> None:
+    begun: list[float] = []
+
+    def slowing(asked: Asked) -> Iterator[Step]:
+        begun.append(time.monotonic())
+        yield 0.02 + 0.05 * (begun[-1] - begun[0])  # each second 50 ms more
+        yield from answer(asked)
+
+    with running_server(slowing) as server:
+        found = measured(server.url, num_requests=None, duration_s=4.0, output_tokens=1)
+        short = measured(server.url, num_requests=3, output_tokens=1)
+    assert found.steady is not None
+    assert not found.steady.is_steady
+    assert short.steady is None
+
+
 def test_saturation_is_found_where_more_users_give_no_more() -> None:
     seats = threading.Semaphore(2)
 
@@ -188,6 +204,46 @@ def test_saturation_ends_where_the_service_level_is_broken() -> None:
         )
     assert len(end.stages) == 1
     assert "kept --slo" in end.notes[-1]
+
+
+def test_saturation_is_found_with_a_rate_that_doubles() -> None:
+    seat = threading.Lock()
+
+    def one_at_a_time(asked: Asked) -> Iterator[Step]:
+        with seat:
+            time.sleep(0.1)  # 10 a second, and no more
+        yield from answer(asked)
+
+    with running_server(one_at_a_time) as server:
+        end = finished(
+            server.url,
+            concurrency=(),
+            rates=(4.0,),
+            burstiness=None,
+            seeks_saturation=True,
+            num_requests=8,
+            output_tokens=1,
+        )
+    assert [stage.rate for stage in end.stages][:3] == [4, 8, 16]
+    assert len(end.stages) <= 4
+    assert end.notes[-1].startswith("saturation: ")
+
+
+def test_a_ramp_sends_more_and_more(tmp_path: Path) -> None:
+    with running_server(answer) as server:
+        found = measured(
+            server.url,
+            concurrency=(),
+            ramp=(10.0, 50.0),
+            burstiness=None,
+            duration_s=1.0,
+            num_requests=None,
+            folder=tmp_path / "run",
+        )
+    rows = [json.loads(line) for line in lines(tmp_path / "run" / "requests.jsonl")]
+    due = sorted(row["due_s"] for row in rows)
+    assert (found.name, len(due)) == ("ramp 10 to 50 requests/s", 30)
+    assert due[1] - due[0] > 3 * (due[-1] - due[-2])
 
 
 def test_no_stage_begins_after_the_time_budget() -> None:

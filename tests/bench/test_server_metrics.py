@@ -4,7 +4,8 @@ from itertools import count
 
 import pytest
 
-from k31ctl.bench.server_metrics import between, parse_metrics
+from k31ctl.bench.prometheus import parse_metrics
+from k31ctl.bench.server_metrics import between
 from tests.bench.runs import measured
 from tests.bench.sse_server import Asked, answer, plain, running_server
 

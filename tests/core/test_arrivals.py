@@ -13,6 +13,7 @@ from k31ctl.core.arrivals import (
     constant_arrivals,
     gamma_arrivals,
     poisson_arrivals,
+    ramp_times,
     request_sizes,
 )
 from k31ctl.core.served import percentile, statistics
@@ -105,3 +106,37 @@ def test_no_value_has_no_statistics() -> None:
 def test_a_load_that_cannot_be_is_a_mistake_of_the_caller(broken: Callable[[], object]) -> None:
     with pytest.raises(ValueError, match=r"must be|needs"):
         broken()
+
+
+def test_even_gaps_of_a_ramp_are_as_worked_by_hand() -> None:
+    # From 1 to 3 a second in 4 s: t + t^2 / 4 requests so far, 8 in all.
+    found = ramp_times(from_per_s=1, to_per_s=3, duration_s=4, shape=None, random=random.Random(0))
+    assert len(found) == 8
+    assert [t + t * t / 4 for t in found] == pytest.approx(list(range(8)))
+
+
+@given(st.floats(0.1, 50), st.floats(0.1, 50), st.floats(1, 20), st.integers(0, 99))
+def test_a_ramp_stays_in_its_time_and_in_order(
+    first: float, last: float, duration_s: float, seed: int
+) -> None:
+    found = ramp_times(
+        from_per_s=first, to_per_s=last, duration_s=duration_s, shape=1.0,
+        random=random.Random(seed),
+    )  # fmt: skip
+    assert found[0] == 0
+    assert found == sorted(found)
+    assert found[-1] <= duration_s * (1 + 1e-9)
+
+
+def test_a_ramp_brings_requests_at_the_rate_of_the_moment() -> None:
+    found = ramp_times(
+        from_per_s=10, to_per_s=1000, duration_s=100, shape=1.0, random=random.Random(3)
+    )
+    # In the second half 10 x 50 + 9.9 x (100^2 - 50^2) / 2 of them.
+    assert sum(t > 50 for t in found) == pytest.approx(500 + 9.9 * 3750, rel=0.02)
+    assert len(found) == pytest.approx(50_500, rel=0.02)
+
+
+def test_a_ramp_has_rates_above_0() -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        ramp_times(from_per_s=0, to_per_s=1, duration_s=1, shape=None, random=random.Random(0))

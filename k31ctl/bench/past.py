@@ -1,0 +1,191 @@
+"""A measurement that was made before: a record's folder, or the document of ``--json``."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from k31ctl.bench.events import Finished
+from k31ctl.bench.record import ROWS_FILE, RUN_FILE, SCHEMA, made_with, plain
+from k31ctl.bench.recovered import recovered_stage
+from k31ctl.bench.repeats import metric_names
+from k31ctl.errors import InputError
+from k31ctl.values import frozen
+
+_DOCUMENT: Final = "k31ctl/bench/v1"
+_MOST_BYTES: Final = 1 << 28
+_REMEDY: Final = "name a folder of k31ctl bench --out, or a file of k31ctl bench --json"
+FAILED: Final = "failed_fraction"
+
+
+@frozen
+class PastStage:
+    """The figures of one stage by their dotted names; ``concurrency`` or ``rate`` is its load."""
+
+    name: str
+    repeat: int
+    concurrency: int | None
+    rate: float | None
+    requests: int
+    errors: int
+    is_valid: bool
+    is_whole: bool
+    figures: Mapping[str, float]
+
+
+@frozen
+class PastRun:
+    """A run: what was asked for and of whom, and its stages.
+
+    ``made_with`` is what else would have to be the same to do it again, ``whole`` the document.
+    """
+
+    where: str
+    state: str
+    inputs: Mapping[str, Any]
+    files: tuple[str, ...]
+    server: Mapping[str, Any]
+    made_with: Mapping[str, Any]
+    stages: tuple[PastStage, ...]
+    whole: Mapping[str, Any]
+
+
+def read_run(path: Path) -> PastRun:
+    """Read a run; raises InputError where it is none."""
+    file = path / RUN_FILE if path.is_dir() else path
+    document = _document(file, str(path))
+    schema = document.get("schema")
+    if schema == SCHEMA:
+        head, stages, state = document, document.get("stages"), document.get("state")
+    elif schema == _DOCUMENT and isinstance(document.get("result"), dict):
+        result = document["result"]
+        head = document | {"server": result.get("server")}
+        stages = result.get("sweep")
+        state = "interrupted" if result.get("is_interrupted") else "complete"
+    else:
+        raise InputError(
+            f"not a measurement: its schema is {str(schema)[:40]!r}",
+            where=str(path),
+            remedy=_REMEDY,
+        )
+    try:
+        return PastRun(
+            where=str(path),
+            state=str(state),
+            inputs=dict(head["inputs"]),
+            files=tuple(str(found["sha256"]) for found in head.get("files") or ()),
+            server=dict(head["server"]),
+            made_with={name: head[name] for name in made_with() if name in head},
+            stages=tuple(_stage(stage) for stage in stages or ()),
+            whole=document,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"not a whole measurement: {type(error).__name__.lower()} {str(error)[:60]}",
+            where=str(path),
+            remedy=_REMEDY,
+        ) from None
+
+
+def read_page(path: Path) -> dict[str, Any]:
+    """Return all that a page shows of a record; raises InputError where it is none.
+
+    Of a run that broke off, the stage that it was in is among them, as far as it is known.
+    """
+    run = read_run(path)
+    is_record = run.whole.get("schema") == SCHEMA and path.is_dir()
+    series = [_series(path, n) for n in range(len(run.stages))] if is_record else []
+    result = run.whole.get("result")
+    shown = dict(run.whole) | {
+        "state": run.state,
+        "server": run.server,
+        "series": [each for each in series if each is not None],
+        "record": str(path),
+    }
+    if isinstance(result, dict):
+        shown |= {"stages": result["sweep"], "notes": run.whole.get("warnings")}
+    elif is_record and run.state == "running":
+        found = _recovered(path, len(run.stages))
+        if found is not None:
+            shown["stages"] = [*run.whole["stages"], found[0]]
+            shown["series"] = [*shown["series"], found[1]]
+    return shown
+
+
+def _recovered(folder: Path, number: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    try:
+        return recovered_stage(folder, number)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"a line of {ROWS_FILE} is not one of ours: {type(error).__name__.lower()}",
+            where=str(folder),
+            remedy="draw another record",
+        ) from None
+
+
+def _series(folder: Path, number: int) -> dict[str, Any] | None:
+    """The curves of a stage, None where the record does not have them whole."""
+    try:
+        found = json.loads((folder / f"series-{number}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def past_run(finished: Finished, inputs: Mapping[str, Any]) -> PastRun:
+    """Return a run that has just ended as one of the past."""
+    return PastRun(
+        where=finished.record or "this run",
+        state="interrupted" if finished.is_interrupted else "complete",
+        inputs=dict(inputs),
+        files=(),
+        server=plain(finished.server),
+        made_with=made_with(),
+        stages=tuple(_stage(plain(stage)) for stage in finished.stages),
+        whole={},
+    )
+
+
+def _document(file: Path, where: str) -> dict[str, Any]:
+    try:
+        if file.stat().st_size > _MOST_BYTES:
+            raise InputError("larger than 256 MiB", where=where, remedy=_REMEDY)
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"cannot be read: {(error.strerror or 'failed').lower()}", where=where, remedy=_REMEDY
+        ) from None
+    except (ValueError, RecursionError):
+        raise InputError("not JSON", where=where, remedy=_REMEDY) from None
+    if not isinstance(found, dict):
+        raise InputError("not a measurement", where=where, remedy=_REMEDY)
+    return found
+
+
+def _stage(stage: Mapping[str, Any]) -> PastStage:
+    requests, errors = int(stage["requests"]), int(stage["errors"])
+    figures = {
+        name: float(value)
+        for name in metric_names()
+        if isinstance(value := _named(stage, name.split(".")), int | float)
+    }
+    if requests:
+        figures[FAILED] = errors / requests
+    return PastStage(
+        name=str(stage["name"]),
+        repeat=int(stage["repeat"]),
+        concurrency=stage.get("concurrency"),
+        rate=stage.get("rate"),
+        requests=requests,
+        errors=errors,
+        is_valid=bool(stage["client"]["is_valid"]),
+        is_whole=bool(stage["is_whole"]),
+        figures=figures,
+    )
+
+
+def _named(stage: Mapping[str, Any], names: Sequence[str]) -> Any:
+    found: Any = stage
+    for name in names:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found

@@ -1,0 +1,169 @@
+"""Figures of measured loads against what the speed model says, as rows of a least-squares problem.
+
+A load that was measured several times counts once, with the mean of its logarithms: what the model
+misses of a load it misses each time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import log
+
+from k31ctl.core.calibrated_spread import Name, moved
+from k31ctl.core.deployed import Deployed
+from k31ctl.core.observed import E2E, ITL, TTFT, Observed
+from k31ctl.core.prediction import service_of
+from k31ctl.core.speed_parameters import SpeedParameters, tables
+from k31ctl.core.workload import Workload
+from k31ctl.values import frozen
+
+# A decode step, a prefill with its queue, and both together.
+FITTED = (ITL, TTFT, E2E)
+STEP = 1e-3
+_ALIKE = 0.02
+
+
+@frozen
+class Lesson:
+    """One load of one deployment with the logarithms of its measured figures, in seconds.
+
+    Without figures it is a load that could be measured.
+    """
+
+    deployed: Deployed
+    load: Workload
+    measured: dict[str, float]
+    name: str
+
+
+def lessons(deployed: Deployed, stages: Sequence[Observed]) -> tuple[list[Lesson], list[str]]:
+    """What the stages of a run teach, one by one, and why the others teach nothing."""
+    found, left_out = [], []
+    for stage in stages:
+        why_not = stage.why_not or _why_not(deployed, stage)
+        if why_not:
+            left_out.append(f"{stage.name}: {why_not}")
+        else:
+            found.append(_lesson(deployed, stage))
+    return found, left_out
+
+
+def _why_not(deployed: Deployed, stage: Observed) -> str:
+    if stage.concurrency is None:
+        return "only closed loops are fitted"
+    if deployed.most_running(stage.load) < 1:
+        return "the deployment holds no request of this length"
+    return "" if set(FITTED) & stage.measured.keys() else "nothing was measured that is fitted"
+
+
+def _lesson(deployed: Deployed, stage: Observed) -> Lesson:
+    # An answer of one token ends with its first: the two are one figure.
+    names = [name for name in FITTED if name != E2E or stage.output_tokens > 1]
+    return Lesson(
+        deployed=deployed,
+        load=stage.load,
+        measured={name: log(stage.measured[name]) for name in names if name in stage.measured},
+        name=f"{stage.name}, {stage.prompt_tokens:,} in, {stage.output_tokens:,} out",
+    )
+
+
+def once(every: Sequence[Lesson]) -> list[Lesson]:
+    """Each load of each deployment once, with the means of its figures."""
+    kept: list[list[Lesson]] = []
+    for lesson in every:
+        same = next((group for group in kept if _alike(group[0], lesson)), None)
+        if same is None:
+            kept.append([lesson])
+        else:
+            same.append(lesson)
+    return [replace(group[0], measured=_means(group)) for group in kept]
+
+
+def _means(group: Sequence[Lesson]) -> dict[str, float]:
+    found = {}
+    for name in FITTED:
+        values = [lesson.measured[name] for lesson in group if name in lesson.measured]
+        if values:
+            found[name] = sum(values) / len(values)
+    return found
+
+
+def _alike(one: Lesson, two: Lesson) -> bool:
+    a, b = one.load, two.load
+    return (
+        one.deployed.named == two.deployed.named
+        and a.concurrency == b.concurrency
+        and all(
+            abs(x - y) <= _ALIKE * max(x, y)
+            for x, y in (
+                (a.prompt_tokens, b.prompt_tokens),
+                (a.output_tokens, b.output_tokens),
+                (1 + a.cached_fraction, 1 + b.cached_fraction),
+            )
+        )
+    )
+
+
+def said(lesson: Lesson, parameters: SpeedParameters) -> dict[str, float]:
+    """The logarithm of each figure under these parameters."""
+    case = lesson.deployed.case
+    service = service_of(
+        case,
+        case.step(parameters),
+        lesson.load,
+        most_running=lesson.deployed.most_running(lesson.load),
+    )
+    return {
+        ITL: log(service.decode_s / case.tokens_per_step),
+        TTFT: log(service.ttft_s),
+        E2E: log(service.e2e_s),
+    }
+
+
+def slopes(
+    lesson: Lesson, parameters: SpeedParameters, names: Sequence[Name]
+) -> dict[str, list[float]]:
+    """How the logarithm of each figure moves with the logarithm of each parameter."""
+    base = said(lesson, parameters)
+    found: dict[str, list[float]] = {figure: [] for figure in base}
+    for name in names:
+        new = said(lesson, moved(parameters, name, STEP))
+        for figure, value in new.items():
+            found[figure].append((value - base[figure]) / STEP)
+    return found
+
+
+def touched(parameters: SpeedParameters, every: Sequence[Lesson]) -> list[Name]:
+    """The parameters that move any figure of any of these loads, and that may move."""
+    free = [
+        (table, key)
+        for table, entries in tables(parameters).items()
+        if table != "model_spread"
+        for key, entry in entries.items()
+        if entry.prior_spread > 0 or entry.spread > 0
+    ]
+    moving: set[Name] = set()
+    for lesson in every:
+        left = [name for name in free if name not in moving]
+        found = slopes(lesson, parameters, left)
+        moving |= {
+            name for i, name in enumerate(left) if any(abs(row[i]) > 0 for row in found.values())
+        }
+    return [name for name in free if name in moving]
+
+
+def prior_spread(parameters: SpeedParameters, name: Name) -> float:
+    """How far a site of its own may be from the parameter's value.
+
+    What public runs have taught of it is about other sites: the wider of both spreads counts.
+    """
+    entry = tables(parameters)[name[0]][name[1]]
+    return max(entry.spread, entry.prior_spread)
+
+
+def at(
+    parameters: SpeedParameters, names: Sequence[Name], moves: Sequence[float]
+) -> SpeedParameters:
+    """The parameters with the logarithms of some of them raised."""
+    for name, by in zip(names, moves, strict=True):
+        parameters = moved(parameters, name, by)
+    return parameters

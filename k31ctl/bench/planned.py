@@ -85,11 +85,19 @@ def planned_curve(document: Mapping[str, Any], *, where: str) -> PlannedCurve:
 
 
 def planned_for(document: Mapping[str, Any], path: Path | None) -> PlannedCurve | None:
-    """Return the curve of a plan's file, else of the plan that a run was held against, if any."""
+    """Return the curve of a plan's file, else of the plan that a run was held against, if any.
+
+    A plan that was not asked for here may have none.
+    """
     if path is not None:
         return planned_curve(read_plan_document(path), where=str(path))
     own = document.get("plan")
-    return planned_curve(own, where=str(document["record"])) if isinstance(own, dict) else None
+    if not isinstance(own, Mapping):
+        return None
+    try:
+        return planned_curve(own, where="plan of the record")
+    except InputError:
+        return None
 
 
 def _point(row: Mapping[str, Any]) -> PlannedPoint:

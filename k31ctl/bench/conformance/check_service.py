@@ -9,7 +9,7 @@ from k31ctl.bench.conformance.probe import BUSY, Probe
 from k31ctl.bench.conformance.questions import FEW_TOKENS, SUM, asked
 from k31ctl.bench.conformance.reply import OK, Reply
 from k31ctl.bench.conformance.verdicts import Outcome, failed, inconclusive, passed, skipped
-from k31ctl.bench.server_metrics import parse_metrics
+from k31ctl.bench.prometheus import parse_metrics
 from k31ctl.bench.trouble import TroubleError
 
 _NO_KEY: Final = (401, 403)

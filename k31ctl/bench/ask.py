@@ -4,7 +4,7 @@ import select
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from k31ctl.bench.connection import Connection, State
 from k31ctl.bench.endpoint import Endpoint
@@ -49,8 +49,12 @@ def ask(
     path: str,
     body: bytes = b"",
     timeout_s: float,
+    enough: Callable[[bytes], bool] | None = None,
 ) -> Answer:
-    """Put one question on a connection of its own; raises TroubleError where it fails."""
+    """Put one question on a connection of its own; raises TroubleError where it fails.
+
+    ``enough`` is asked about the body so far, and ends the connection once it says so.
+    """
     ends_s = time.monotonic() + timeout_s
     connection = Connection(endpoint, *address, now_s=0.0)
     response, content = ResponseReader(), b""
@@ -62,7 +66,7 @@ def ask(
             content += response.feed(piece) if piece else b""
             if len(content) > MOST_ANSWER_BYTES:
                 raise TroubleError(Trouble.OVERSIZED, "an answer of more than 32 MiB")
-            if response.is_done:
+            if response.is_done or (enough is not None and enough(content)):
                 break
     finally:
         connection.sock.close()

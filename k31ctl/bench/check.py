@@ -3,6 +3,7 @@
 import json
 import re
 import ssl
+from collections.abc import Callable
 from typing import Any, Final
 
 from k31ctl.bench.ask import Address, Answer, ask, resolve
@@ -36,7 +37,12 @@ class Line:
         raise unreachable(self.endpoint, trouble)
 
     def ask(
-        self, method: str, path: str, body: bytes = b"", timeout_s: float = _TIMEOUT_S
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        timeout_s: float = _TIMEOUT_S,
+        enough: Callable[[bytes], bool] | None = None,
     ) -> Answer:
         """Put one question; raises TroubleError."""
         return ask(
@@ -47,6 +53,7 @@ class Line:
             path=path,
             body=body,
             timeout_s=timeout_s,
+            enough=enough,
         )
 
 

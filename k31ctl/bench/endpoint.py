@@ -18,7 +18,8 @@ _TYPE = "Content-Type: application/json\r\n"
 class Endpoint:
     """An OpenAI-compatible endpoint; ``base`` is the path up to and with ``/v1``.
 
-    ``dial`` is what is connected to, the proxy where there is one.
+    ``dial`` is what is connected to, the proxy where there is one. ``headers`` go with every
+    request besides the usual ones.
     """
 
     url: str
@@ -30,6 +31,7 @@ class Endpoint:
     is_proxied: bool
     proxy_auth: str
     token: str | None
+    headers: tuple[tuple[str, str], ...] = ()
 
     @property
     def authority(self) -> str:
@@ -57,6 +59,7 @@ class Endpoint:
         head += "Accept-Encoding: gzip\r\nUser-Agent: k31ctl\r\n"
         if self.token:
             head += f"Authorization: Bearer {self.token}\r\n"
+        head += "".join(f"{name}: {value}\r\n" for name, value in self.headers)
         if through:
             head += self.proxy_auth
         if method == "POST":
@@ -85,7 +88,7 @@ def parse_endpoint(url: str, *, token: str | None) -> Endpoint:
             "the key holds characters that no header has", where="K31CTL_API_KEY", remedy="check it"
         )
     base = parts.path.rstrip("/")
-    for ending in ("/chat/completions", "/completions"):
+    for ending in ("/chat/completions", "/completions", "/messages"):
         base = base.removesuffix(ending)
     if not base.endswith("/v1"):
         base += "/v1"

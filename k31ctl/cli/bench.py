@@ -42,6 +42,7 @@ from k31ctl.cli.bench_options import (
     WarmupOpt,
     parse_extra,
 )
+from k31ctl.cli.conformance import conformance
 from k31ctl.cli.options import CsvOpt, GateOpt, JsonOpt, OutputTokensOpt, PromptTokensOpt
 
 app = typer.Typer(no_args_is_help=True, help="Load an endpoint and measure what it gives.")
@@ -158,3 +159,4 @@ def load(
 
 app.command()(compare)
 app.command()(hw)
+app.command()(conformance)

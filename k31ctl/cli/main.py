@@ -30,11 +30,12 @@ COMMANDS: Final = (
     "validate",
     "verify",
     "doctor",
+    "smoke",
     "tiny",
 )
 GROUPS: Final = ("bench", "profiles")
 # What a group does with a first argument that is none of its commands: ``bench URL``.
-DEFAULTS: Final = {"bench": ("load", ("load", "compare", "hw"))}
+DEFAULTS: Final = {"bench": ("load", ("load", "conformance", "compare", "hw"))}
 
 
 def app_with(names: Collection[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:

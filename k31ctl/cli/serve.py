@@ -1,10 +1,11 @@
-"""``k31ctl serve``: from a plan to the files that start it."""
+"""``k31ctl serve``: from a plan to the files that start it, or the embedded engine itself."""
 
 import os
 from pathlib import Path
 
 import typer
 
+from k31ctl.cli import embedded_options as embedded
 from k31ctl.cli import options as opt
 from k31ctl.cli import plan_options as planning
 from k31ctl.cli import serve_options as own
@@ -48,6 +49,15 @@ def serve(
     execute: own.ExecOpt = False,
     out: own.OutOpt = None,
     force: own.ForceOpt = False,
+    host: embedded.HostOpt = embedded.LOOPBACK,
+    device: embedded.DeviceOpt = None,
+    dtype: embedded.DtypeOpt = None,
+    layers: embedded.LayersOpt = None,
+    experts: embedded.ExpertsOpt = None,
+    plain: embedded.PlainOpt = False,
+    max_num_seqs: embedded.MaxNumSeqsOpt = 8,
+    kv_memory: opt.KvMemoryOpt = None,
+    api_key_file: embedded.ApiKeyFileOpt = None,
     as_json: opt.JsonOpt = False,
     gate: opt.GateOpt = None,
     profiles: opt.ProfilesOpt = None,
@@ -61,7 +71,34 @@ def serve(
     k31ctl serve kimi-k3 --engine vllm --on 8x-b300 --as shell
 
     k31ctl serve kimi-k3 --engine sglang --on 8x-b200 --nodes 2 --as slurm --out k3
+
+    k31ctl serve tiny-k31 --engine embedded --port 8000
     """
+    said = said_by_user(ctx)
+    if engine.partition("@")[0] == "embedded":
+        embedded.refuse_others(said)
+        from k31ctl.cli.serve_embedded import Endpoint, serve_embedded
+        from k31ctl.core.embedded import Wish as EmbeddedWish
+
+        own_wish = EmbeddedWish(
+            device=embedded.checked_device(device),
+            dtype=dtype or "",
+            layers=embedded.as_range(layers),
+            experts=experts or "",
+            is_plain=plain,
+            num_requests=max_num_seqs,
+            max_model_len=max_model_len,
+            cache_bytes=kv_memory,
+        )
+        endpoint = Endpoint(
+            host=host,
+            port=embedded.PORT if port is None else port,
+            served_name=own.checked_name("--served-name", served_name),
+            api_key=embedded.api_key(api_key_file),
+        )
+        serve_embedded(model, own_wish, endpoint, engine=engine, profiles=profiles, as_json=as_json)
+        return
+    embedded.refuse_own(said, port)
     from k31ctl.catalog.store import Store, default_folders
     from k31ctl.core.gates import parse_gate
     from k31ctl.core.layout_rules import AskedLayout
@@ -76,7 +113,6 @@ def serve(
 
     gates = tuple(parse_gate(text) for text in gate or ())
     store = Store(default_folders(profiles or ()))
-    said = said_by_user(ctx)
     own.check_alone(draft=draft, draft_tokens=draft_tokens, plan=plan, engine=engine)
     wish = wish_of(
         store,

@@ -83,7 +83,7 @@ ServedNameOpt = Annotated[
 ]
 PortOpt = Annotated[
     int | None,
-    typer.Option("--port", min=1, max=65_535, help="Where it answers.", rich_help_panel=_LAUNCH),
+    typer.Option("--port", min=0, max=65_535, help="Where it answers.", rich_help_panel=_LAUNCH),
 ]
 OverlayOpt = Annotated[
     list[str] | None,

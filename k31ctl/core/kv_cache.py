@@ -80,6 +80,14 @@ def state_bytes_per_layer(
     Formula: (H/tp) d d s + 3 (H d/tp) (K - 1 + n) 2
     Source: vLLM 0.33.0 MambaStateShapeCalculator.kda_state_shape.
     """
+    H, d, s = linear.num_heads // attention_tp, linear.head_dim, STATE_BYTES[state_dtype]
+    conv = conv_elements_per_layer(linear, attention_tp=attention_tp, draft_tokens=draft_tokens)
+    return H * d * d * s + conv * 2
+
+
+def conv_elements_per_layer(
+    linear: LinearAttention, *, attention_tp: int, draft_tokens: int
+) -> int:
+    """Past inputs that the convolution of one linear layer keeps for one request on one rank."""
     H, d, K = linear.num_heads // attention_tp, linear.head_dim, linear.conv_kernel_size
-    s = STATE_BYTES[state_dtype]
-    return H * d * d * s + 3 * H * d * (K - 1 + draft_tokens) * 2
+    return 3 * H * d * (K - 1 + draft_tokens)

@@ -174,17 +174,8 @@ def reserved_lines(
 ) -> tuple[Line, ...]:
     """The engine's own reservations on a rank of the first stage, or of any other."""
     memory, gpu = engine.memory, node.gpu.architecture
-    per_token = memory.activation_per_chunk_token
-    activations = per_token.bytes * reserved.chunk_tokens * model.hidden_size
     lines = [
-        Line(
-            key="activations_bytes",
-            label="activations",
-            num_bytes=activations // REFERENCE_HIDDEN_SIZE,
-            bases=merged(Basis.DERIVED, per_token.basis),
-            source=per_token.source,
-            assumption="activations",
-        ),
+        activation_line(model, engine, chunk_tokens=reserved.chunk_tokens),
         _sized("graphs_bytes", "CUDA graphs", for_gpu(memory.graphs, gpu)),
     ]
     if model.experts is not None and model.experts.format.value == "mxfp4":
@@ -194,6 +185,20 @@ def reserved_lines(
         lines.append(_sized("vision_bytes", "vision encoder", for_gpu(memory.vision_encoder, gpu)))
     lines.append(_sized("context_bytes", "driver context", for_gpu(memory.context, gpu)))
     return tuple(line for line in lines if line.num_bytes)
+
+
+def activation_line(model: Model, engine: Engine, *, chunk_tokens: int) -> Line:
+    """What one chunk of a prompt needs while it is computed, scaled by the model's width."""
+    per_token = engine.memory.activation_per_chunk_token
+    activations = per_token.bytes * chunk_tokens * model.hidden_size
+    return Line(
+        key="activations_bytes",
+        label="activations",
+        num_bytes=activations // REFERENCE_HIDDEN_SIZE,
+        bases=merged(Basis.DERIVED, per_token.basis),
+        source=per_token.source,
+        assumption="activations",
+    )
 
 
 def _sized(key: str, label: str, size: Size) -> Line:

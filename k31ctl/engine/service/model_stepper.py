@@ -7,6 +7,7 @@ from pathlib import Path
 from k31ctl.engine.checkpoint import load_config, load_model, load_vision
 from k31ctl.engine.generate import Generation as Requests
 from k31ctl.engine.generate import Request
+from k31ctl.engine.model import Model
 from k31ctl.engine.sample import Sampling
 from k31ctl.engine.service.generator import GeneratedToken, Generation, Load
 from k31ctl.engine.service.stepped import Said, SteppedGenerator
@@ -75,15 +76,23 @@ class ModelStepper:
 
 
 def opened(
-    folder: Path, target: Target, *, name: str, num_slots: int, num_tokens: int
+    folder: Path,
+    target: Target,
+    *,
+    name: str,
+    num_slots: int,
+    num_tokens: int,
+    model: Model | None = None,
 ) -> tuple[ServedModel, SteppedGenerator]:
     """Return a checkpoint ready for ``run_service``; its generator is to be closed at the end.
 
-    ``num_tokens`` is what the caches of all requests hold together.
+    ``num_tokens`` is what the caches of all requests hold together; ``model`` is the checkpoint
+    where it is loaded already.
     """
     config = load_config(folder)
     tokenizer = load_tokenizer(folder, num_ids=config.vocab_size)
-    model, vision = load_model(folder, target), _vision(folder, target, tokenizer)
+    model = load_model(folder, target) if model is None else model
+    vision = _vision(folder, target, tokenizer)
     requests = Requests(model, num_slots=num_slots, num_tokens=num_tokens, vision=vision)
     most = min(num_tokens, config.max_tokens)
     sizes = None if vision is None else vision.shape.sizes

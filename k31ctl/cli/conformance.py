@@ -1,0 +1,147 @@
+"""``k31ctl bench conformance``: whether an endpoint keeps the contract this model needs."""
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from k31ctl import units
+from k31ctl.cli.bench_options import KeyOpt, ModelOpt
+from k31ctl.cli.options import GateOpt, JsonOpt, said
+
+_WHAT, _HOW, _OUT = "Checks", "How", "Output"
+_ANSWER_TOKENS = 8192
+
+
+class Api(StrEnum):
+    """The kinds of API that are asked."""
+
+    AUTO = "auto"
+    CHAT = "chat"
+    MESSAGES = "messages"
+
+
+EndpointArg = Annotated[
+    str,
+    typer.Argument(
+        metavar="URL", help="An endpoint of chat completions or Messages, with or without /v1."
+    ),
+]
+ApiOpt = Annotated[
+    Api,
+    typer.Option(
+        "--api",
+        help="Chat completions, Anthropic's Messages, or whichever answers.",
+        rich_help_panel=_HOW,
+    ),
+]
+CheckOpt = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--check",
+        metavar="ID",
+        help="Run this check alone; may be repeated.",
+        rich_help_panel=_WHAT,
+    ),
+]
+SkipOpt = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--skip", metavar="ID", help="Leave this check out; may be repeated.", rich_help_panel=_WHAT
+    ),
+]
+AnswerTokensOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--max-tokens",
+        metavar="TOKENS",
+        parser=said("--max-tokens", units.parse_tokens),
+        help="Room for one answer with its reasoning, else 8192.",
+        rich_help_panel=_HOW,
+    ),
+]
+LongestOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--context",
+        metavar="TOKENS",
+        parser=said("--context", units.parse_tokens),
+        help="The longest context, where the endpoint does not tell it.",
+        rich_help_panel=_HOW,
+    ),
+]
+CheckTimeoutOpt = Annotated[
+    float,
+    typer.Option(
+        "--check-timeout",
+        metavar="SECONDS",
+        min=0.5,
+        help="The most that one check may take.",
+        rich_help_panel=_HOW,
+    ),
+]
+TimeBudgetOpt = Annotated[
+    float | None,
+    typer.Option(
+        "--time-budget",
+        metavar="SECONDS",
+        min=1.0,
+        help="Begin no further check after this time.",
+        rich_help_panel=_HOW,
+    ),
+]
+JunitOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--junit",
+        metavar="FILE",
+        help="Write the checks as JUnit XML.",
+        rich_help_panel=_OUT,
+    ),
+]
+
+
+def conformance(
+    url: EndpointArg,
+    model: ModelOpt = None,
+    api: ApiOpt = Api.AUTO,
+    check: CheckOpt = None,
+    skip: SkipOpt = None,
+    max_tokens: AnswerTokensOpt = None,
+    context: LongestOpt = None,
+    check_timeout: CheckTimeoutOpt = 600.0,
+    time_budget: TimeBudgetOpt = None,
+    api_key_env: KeyOpt = "K31CTL_API_KEY",
+    junit: JunitOpt = None,
+    gate: GateOpt = None,
+    *,
+    as_json: JsonOpt = False,
+) -> None:
+    """Check whether an endpoint keeps the contract that this model needs.
+
+    k31ctl bench conformance http://127.0.0.1:8000 --junit conformance.xml
+
+    k31ctl bench conformance https://HOST/v1/messages --skip long-context
+    """
+    from k31ctl.bench.conformance.job import ConformanceRequest
+    from k31ctl.bench.conformance.job import conformance as run
+    from k31ctl.bench.conformance.registry import chosen
+    from k31ctl.core.gates import parse_gate
+    from k31ctl.report.conformance import show_conformance
+
+    gates = [parse_gate(text) for text in gate or ()]
+    request = ConformanceRequest(
+        url=url,
+        token=os.environ.get(api_key_env) or None,
+        environment=os.environ,
+        model=model,
+        api=api.value,
+        checks=chosen(check or (), skip or ()),
+        check_s=check_timeout,
+        budget_s=time_budget,
+        answer_tokens=max_tokens or _ANSWER_TOKENS,
+        context=context,
+    )
+    show_conformance(run(request), request=request, junit=junit, gates=gates, as_json=as_json)

@@ -1,0 +1,114 @@
+"""``k31ctl smoke``: does the model compute here as it should, step by step."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from k31ctl.cli import embedded_options as embedded
+from k31ctl.cli.doctor_options import known_ids
+from k31ctl.cli.options import JsonOpt, ProfilesOpt
+
+CheckpointArg = Annotated[
+    Path | None,
+    typer.Argument(metavar="[DIR]", help="A checkpoint's folder; a tiny one is made without it."),
+]
+ModelOpt = Annotated[
+    str, typer.Option("--model", metavar="NAME", help="Which tiny one, where no DIR is named.")
+]
+OnlyOpt = Annotated[
+    list[str] | None, typer.Option("--only", metavar="ID", help="Run this step alone.")
+]
+SkipOpt = Annotated[
+    list[str] | None, typer.Option("--skip", metavar="ID", help="Leave this step out.")
+]
+KeepGoingOpt = Annotated[
+    bool, typer.Option("--keep-going", help="Go on behind the first red step.")
+]
+TimeoutOpt = Annotated[
+    float | None,
+    typer.Option("--timeout", metavar="SECONDS", min=0.1, help="When any step counts as hanging."),
+]
+HashesOpt = Annotated[
+    bool | None,
+    typer.Option("--hashes/--no-hashes", help="Read digests; by itself below 8 GiB."),
+]
+SmokeOnOpt = Annotated[
+    str, typer.Option("--on", metavar="HARDWARE", help="Whose rates are expected; by GPU name.")
+]
+TruthOpt = Annotated[
+    Path | None, typer.Option("--truth", metavar="FILE", help="A record to hold layers against.")
+]
+RecordOpt = Annotated[
+    Path | None, typer.Option("--record", metavar="FILE", help="Write such a record.")
+]
+JunitOpt = Annotated[
+    Path | None,
+    typer.Option("--junit", metavar="FILE", help="Write JUnit's XML.", rich_help_panel="Output"),
+]
+
+
+def smoke(
+    folder: CheckpointArg = None,
+    model: ModelOpt = "kimi-k3.1-pro",
+    on: SmokeOnOpt = "",
+    device: embedded.DeviceOpt = None,
+    dtype: embedded.DtypeOpt = None,
+    layers: embedded.LayersOpt = None,
+    experts: embedded.ExpertsOpt = None,
+    only: OnlyOpt = None,
+    skip: SkipOpt = None,
+    timeout: TimeoutOpt = None,
+    truth: TruthOpt = None,
+    record: RecordOpt = None,
+    junit: JunitOpt = None,
+    profiles: ProfilesOpt = None,
+    hashes: HashesOpt = None,
+    *,
+    plain: embedded.PlainOpt = False,
+    keep_going: KeepGoingOpt = False,
+    as_json: JsonOpt = False,
+) -> None:
+    """Run the embedded engine against float64, from one product to the whole service.
+
+    Each step is watched: one that hangs or dies is red. The first red step ends
+    it with exit code 4. Without DIR a tiny checkpoint is made and removed.
+
+    k31ctl smoke weights --layers 0-3 --device cuda --json
+    """
+    embedded.require_engine()
+    from k31ctl.catalog.store import Store, default_folders
+    from k31ctl.core.ladder import RUNGS
+    from k31ctl.report.smoke import require_green, show_smoke
+    from k31ctl.smoke.folder import smoke_folder
+    from k31ctl.smoke.task import Task, chosen_rungs, require_usable
+    from k31ctl.smoke.watch import climb
+
+    ids = [rung.id for rung in RUNGS]
+    rungs = chosen_rungs(only=known_ids("--only", only, ids), skip=known_ids("--skip", skip, ids))
+    store = Store(default_folders(profiles or ()))
+    with smoke_folder(store, folder, model=model) as (place, title):
+        task = Task(
+            folder=str(place),
+            device=embedded.checked_device(device),
+            dtype=dtype or "",
+            layers=layers,
+            experts=experts or "",
+            is_plain=plain,
+            hashes=hashes,
+            on=on,
+            truth=str(truth) if truth else None,
+            record=str(record) if record else None,
+            profiles=tuple(map(str, profiles or ())),
+        )
+        require_usable(store, task)
+        with closing(climb(task, rungs, keep_going=keep_going, timeout_s=timeout)) as steps:
+            done = show_smoke(
+                steps,
+                title=title,
+                inputs={**task.inputs(), "folder": str(folder) if folder else None},
+                as_json=as_json,
+                junit=junit,
+            )
+    require_green(done, title=title)

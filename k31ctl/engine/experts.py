@@ -129,19 +129,21 @@ def routed_sum(
 ) -> Tensor:
     """The weighted sum of what each token's experts say, [T, L].
 
-    Each expert sees its tokens at once; a token's sum runs in the order of its experts' numbers,
-    in float32, so that it does not depend on what else is in the batch.
+    Each expert sees its tokens at once; a token's sum runs in the order of its choice, in float32,
+    so that it does not depend on what else is in the batch.
     """
+    T, K = expert_TK.shape
     flat = expert_TK.flatten()
-    order = flat.argsort(stable=True)
-    token, weight = order // expert_TK.shape[-1], weight_TK.flatten()[order, None]
-    counts = torch.bincount(flat, minlength=len(experts)).tolist()
-    gathered, total, begin = z_TL[token], z_TL.new_zeros(z_TL.shape, dtype=torch.float32), 0
-    for expert, count in zip(experts, counts, strict=True):
-        if count:
-            end = begin + count
-            gate, up = expert.gate_up.split(gathered[begin:end])
-            said = expert.down(activate(activation, gate, up))
-            total.index_add_(0, token[begin:end], said.float() * weight[begin:end])
-            begin = end
-    return total.to(z_TL.dtype)
+    order = flat.argsort(stable=True) if T > 1 else None
+    if order is None:
+        called, parts = flat.tolist(), [z_TL] * K
+    else:
+        counts = torch.bincount(flat, minlength=len(experts)).tolist()
+        called = [number for number, count in enumerate(counts) if count]
+        parts = list(z_TL[order // K].split([counts[number] for number in called]))
+    chosen = [experts[number] for number in called]
+    raised = torch.cat([e.gate_up(part) for e, part in zip(chosen, parts, strict=True)])
+    inner = activate(activation, *raised.chunk(2, dim=-1)).split([len(part) for part in parts])
+    said = torch.cat([e.down(part) for e, part in zip(chosen, inner, strict=True)])
+    said_TKL = (said if order is None else said[order.argsort()]).view(T, K, -1)
+    return (said_TKL.float() * weight_TK[..., None]).sum(1).to(z_TL.dtype)

@@ -55,7 +55,10 @@ def selected_mask(score_TL: Tensor, *, topk: int) -> Tensor:
 def attend_expanded(
     q_THQ: Tensor, seen_LC: Tensor, kv_b: Linear, shape: LatentAttention, mask_TL: Tensor | None
 ) -> Tensor:
-    """Attention over keys and values spelled out for every head, [T, H, V]."""
+    """Attention over keys and values spelled out for every head, [T, H, V].
+
+    Without a mask the tokens are all that were seen, each after those before it.
+    """
     H, N, V, R = shape.num_heads, shape.qk_nope_head_dim, shape.v_head_dim, shape.kv_lora_rank
     L = len(seen_LC)
     k_LHN, v_LHV = kv_b(seen_LC[:, :R]).view(L, H, N + V).split((N, V), dim=-1)
@@ -67,6 +70,7 @@ def attend_expanded(
         k.transpose(0, 1)[None],
         v.transpose(0, 1)[None],
         attn_mask=None if mask_TL is None else mask_TL[None, None],
+        is_causal=mask_TL is None,
         scale=q_THQ.shape[-1] ** -0.5,
     )
     return out[0, ..., :V].transpose(0, 1)
@@ -228,7 +232,9 @@ class LatentLayer:
         """
         q = new.q_THQ[rows]
         T, L = len(q), len(seen_LC)
-        mask = seen_mask(T, L, q.device) if T > 1 else None
+        absorbed = T <= ABSORBED_UP_TO if absorbed is None else absorbed
+        is_plain = T == 1 if absorbed else T == L
+        mask = None if is_plain else seen_mask(T, L, q.device)
         if self._index is not None and self._index.shape.topk < L:
             assert new.index_q_TYX is not None
             assert new.index_w_TY is not None
@@ -239,7 +245,7 @@ class LatentLayer:
                 seen_LC = seen_LC[score[0].topk(topk).indices]
             else:
                 mask = selected_mask(score, topk=topk)
-        if T <= ABSORBED_UP_TO if absorbed is None else absorbed:
+        if absorbed:
             out = attend_absorbed(q, seen_LC, self._up_HNR, self._out_HRV, mask)
         else:
             out = attend_expanded(q, seen_LC, self._kv_b, self._shape, mask)

@@ -3,7 +3,9 @@
 T tokens of all segments, D width, V vocabulary, S segments.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -15,7 +17,7 @@ from k31ctl.engine.config import EngineConfig
 from k31ctl.engine.experts import MoeLayer
 from k31ctl.engine.kda import KdaLayer
 from k31ctl.engine.latent_attention import LatentLayer
-from k31ctl.engine.linear import GatedMlp, Linear, Mlp, reorders, rms_norm, rows_are_slow
+from k31ctl.engine.linear import GatedMlp, Linear, Mlp, rms_norm
 from k31ctl.engine.residual import ResidualMix, Stream
 from k31ctl.engine.tensors import Target, Tensors
 from k31ctl.values import frozen
@@ -165,6 +167,7 @@ class Model:
         layers: range | None = None,
         packed_experts: bool = False,
     ) -> None:
+        target = replace(target, forms=Counter())
         self.config, self.target = config, target
         numbers = range(config.num_layers) if layers is None else layers
         inside = tensors.inside("model")
@@ -228,16 +231,10 @@ class Model:
 
     def paths(self) -> tuple[str, ...]:
         """Which code computes what, and why: nothing is chosen silently."""
-        if reorders(self.target):
-            linear = "linear: oneDNN, weights in its own order"
-            if rows_are_slow():
-                linear += "; torch for single rows, from a second copy, as there is no AVX-512"
-        elif self.target.device.type == "cpu":
-            linear = "linear: torch, because oneDNN cannot reorder this type here"
-        else:
-            linear = f"linear: torch on {self.target.device}"
+        forms = self.target.forms.most_common()
+        linear = tuple(f"{count} matrices: {form}" for form, count in forms)
         return (
-            linear,
+            *linear,
             "attention, KDA, experts: plain torch",
             "KDA: token by token for one token, in chunks of 64 beyond",
         )

@@ -1,6 +1,8 @@
 """Tensors by the checkpoint's names, and the device and type that the engine computes in."""
 
+from collections import Counter
 from collections.abc import Callable, Container
+from dataclasses import field
 
 import torch
 from torch import Tensor
@@ -11,11 +13,15 @@ from k31ctl.values import frozen
 
 @frozen
 class Target:
-    """Where a model's weights go: their type, their device, and whether oneDNN may reorder them."""
+    """Where a model's weights go: their type, their device, and whether a CPU may reorder them.
+
+    ``forms`` counts how its matrices are kept.
+    """
 
     dtype: torch.dtype
     device: torch.device
     reordered: bool = True
+    forms: Counter[str] = field(default_factory=Counter, compare=False)
 
     def weight(self, tensor: Tensor) -> Tensor:
         """A weight in the type of the activations."""

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from k31ctl.engine.linear import Linear
+from k31ctl.engine.linear import Form, Linear
 from k31ctl.engine.tensors import Target
 from tests.engine.runs import CPU, F32, error
 
@@ -28,6 +28,6 @@ def test_weights_stay_as_they_were_where_that_is_asked_for() -> None:
     weight = torch.randn(8, 16, generator=torch.Generator().manual_seed(1))
     plain = Target(dtype=torch.float32, device=CPU, reordered=False)
     x = torch.randn(5, 16, generator=torch.Generator().manual_seed(2))
-    assert not Linear([weight], plain).reordered
+    assert Linear([weight], plain).form is Form.PLAIN
     assert torch.equal(Linear([weight], plain)(x), torch.nn.functional.linear(x, weight))
     assert error(Linear([weight], F32)(x), x @ weight.T) < 1e-6

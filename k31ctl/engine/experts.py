@@ -3,12 +3,16 @@
 T tokens, D width, L width of the routed experts, E experts, K experts per token, I expert width.
 """
 
+from functools import partial
+from typing import TypeAlias
+
 import torch
 from torch import Tensor
 
 from k31ctl.engine.config import Activation, MoeShape, Router
 from k31ctl.engine.linear import GatedMlp, Linear, activate, rms_norm
 from k31ctl.engine.mxfp4 import GROUP, PackedLinear, dequantise
+from k31ctl.engine.streamed import ExpertStore, StreamedExperts
 from k31ctl.engine.tensors import Target, Tensors
 
 _TINY = 1e-20
@@ -59,6 +63,18 @@ class Expert:
         self.gate_up = Linear([plain["w1"], plain["w3"]], target)
         self.down = Linear([plain["w2"]], target)
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of its matrices."""
+        return self.gate_up.num_bytes + self.down.num_bytes
+
+    def __call__(self, z_TL: Tensor, activation: Activation) -> Tensor:
+        """What it says of each token."""
+        return self.down(activate(activation, *self.gate_up.split(z_TL)))
+
+
+Experts: TypeAlias = list[Expert] | StreamedExperts
+
 
 def _packed(tensors: Tensors, name: str, rows: int, columns: int) -> tuple[Tensor, Tensor]:
     return (
@@ -80,7 +96,13 @@ class MoeLayer:
     """Router, routed experts at their own width, and the shared experts that see every token."""
 
     def __init__(
-        self, tensors: Tensors, shape: MoeShape, target: Target, *, packed: bool = False
+        self,
+        tensors: Tensors,
+        shape: MoeShape,
+        target: Target,
+        *,
+        packed: bool = False,
+        store: ExpertStore | None = None,
     ) -> None:
         D, E, L = shape.hidden, shape.router.num_experts, shape.latent or shape.hidden
         self._shape = shape
@@ -101,17 +123,24 @@ class MoeLayer:
                 width=shape.shared_width,
                 target=target,
             )
-        width = shape.expert_width
-        self._experts = [
-            Expert(
-                tensors.inside(f"experts.{e}"), hidden=L, width=width, target=target, packed=packed
-            )
-            for e in range(E)
-        ]
+        width, inside = shape.expert_width, tensors.inside("experts")
+        build = partial(Expert, hidden=L, width=width, target=target, packed=packed)
+        self._experts: Experts
+        if store is None:
+            self._experts = [build(inside.inside(str(e))) for e in range(E)]
+        else:
+            itemsize = target.dtype.itemsize
+            self._experts = store.layer(inside.prefix, build, self._guess, itemsize)
+
+    def _guess(self, x_TD: Tensor) -> Tensor:
+        """The experts that these tokens would choose here."""
+        return route(x_TD, self._gate_ED, self._bias_E, self._shape.router)[0]
 
     def __call__(self, x_TD: Tensor) -> Tensor:
         """What the experts add to each token."""
         expert_TK, weight_TK = route(x_TD, self._gate_ED, self._bias_E, self._shape.router)
+        if isinstance(self._experts, StreamedExperts):
+            self._experts.expect(x_TD)
         z_TL = x_TD if self._to_latent is None else self._to_latent(x_TD)
         y_TL = routed_sum(z_TL, expert_TK, weight_TK, self._experts, self._shape.activation)
         if self._norm_L is not None:
@@ -124,7 +153,7 @@ def routed_sum(
     z_TL: Tensor,
     expert_TK: Tensor,
     weight_TK: Tensor,
-    experts: list[Expert],
+    experts: Experts,
     activation: Activation,
 ) -> Tensor:
     """The weighted sum of what each token's experts say, [T, L].
@@ -134,16 +163,13 @@ def routed_sum(
     """
     T, K = expert_TK.shape
     flat = expert_TK.flatten()
-    order = flat.argsort(stable=True) if T > 1 else None
-    if order is None:
-        called, parts = flat.tolist(), [z_TL] * K
+    if T == 1:
+        called = [(number, z_TL) for number in flat.tolist()]
     else:
-        counts = torch.bincount(flat, minlength=len(experts)).tolist()
-        called = [number for number, count in enumerate(counts) if count]
-        parts = list(z_TL[order // K].split([counts[number] for number in called]))
-    chosen = [experts[number] for number in called]
-    raised = torch.cat([e.gate_up(part) for e, part in zip(chosen, parts, strict=True)])
-    inner = activate(activation, *raised.chunk(2, dim=-1)).split([len(part) for part in parts])
-    said = torch.cat([e.down(part) for e, part in zip(chosen, inner, strict=True)])
-    said_TKL = (said if order is None else said[order.argsort()]).view(T, K, -1)
+        order = flat.argsort(stable=True)
+        counts = torch.bincount(flat).tolist()
+        called = [(e, part) for e, part in enumerate(z_TL[order // K].split(counts)) if len(part)]
+    # One after the other, so that a streamed expert may leave before the next one comes.
+    said = torch.cat([experts[number](part, activation) for number, part in called])
+    said_TKL = (said if T == 1 else said[order.argsort()]).view(T, K, -1)
     return (said_TKL.float() * weight_TK[..., None]).sum(1).to(z_TL.dtype)

@@ -38,6 +38,8 @@ class Linear:
         whole_OI = target.weight(whole_OI).contiguous()
         self.widths = [len(weight) for weight in weights]
         self.form, self._weight, self._unscale = _kept(whole_OI, target)
+        itemsize = 2 if self.form is Form.HALF else whole_OI.itemsize
+        self.num_bytes = whole_OI.numel() * itemsize
         target.forms[self.form] += 1
 
     def __call__(self, x_TI: Tensor) -> Tensor:
@@ -62,7 +64,7 @@ class Linear:
 
 
 def _kept(weight_OI: Tensor, target: Target) -> tuple[Form, Any, float]:
-    """The fastest form that computes the same, the matrix in it, and what a product is scaled by."""
+    """The fastest form that computes the same, the matrix in it, and the scale of products."""
     if weight_OI.is_meta or not target.reordered or target.device.type != "cpu":
         return Form.PLAIN, weight_OI, 1.0
     is_float = target.dtype == torch.float32

@@ -19,6 +19,7 @@ from k31ctl.engine.kda import KdaLayer
 from k31ctl.engine.latent_attention import LatentLayer
 from k31ctl.engine.linear import GatedMlp, Linear, Mlp, rms_norm
 from k31ctl.engine.residual import ResidualMix, Stream
+from k31ctl.engine.streamed import ExpertStore
 from k31ctl.engine.tensors import Target, Tensors
 from k31ctl.values import frozen
 
@@ -38,7 +39,14 @@ class Layer:
     """One layer: two mixes, two norms, a token mixer and a feed-forward part."""
 
     def __init__(
-        self, tensors: Tensors, config: EngineConfig, number: int, target: Target, *, packed: bool
+        self,
+        tensors: Tensors,
+        config: EngineConfig,
+        number: int,
+        target: Target,
+        *,
+        packed: bool,
+        store: ExpertStore | None,
     ) -> None:
         D, eps, mixer = config.hidden_size, config.norm_eps, config.mixers[number]
         self.begins_block = config.residual_block > 0 and number % config.residual_block == 0
@@ -70,7 +78,7 @@ class Layer:
             self.ffn = GatedMlp(mlp, kind, hidden=D, width=width, target=target)
         else:
             moe = tensors.inside("block_sparse_moe")
-            self.ffn = MoeLayer(moe, config.moe, target, packed=packed)
+            self.ffn = MoeLayer(moe, config.moe, target, packed=packed, store=store)
 
     def __call__(
         self, stream: Stream, segments: Sequence[Segment], cache: Cache, number: int, eps: float
@@ -166,14 +174,20 @@ class Model:
         target: Target,
         layers: range | None = None,
         packed_experts: bool = False,
+        store: ExpertStore | None = None,
     ) -> None:
         target = replace(target, forms=Counter())
-        self.config, self.target = config, target
+        self.config, self.target, self.store = config, target, store
         numbers = range(config.num_layers) if layers is None else layers
         inside = tensors.inside("model")
         self.layers = {
             number: Layer(
-                inside.inside(f"layers.{number}"), config, number, target, packed=packed_experts
+                inside.inside(f"layers.{number}"),
+                config,
+                number,
+                target,
+                packed=packed_experts,
+                store=store,
             )
             for number in numbers
         }

@@ -63,6 +63,8 @@ class PackedLinear(Linear):
         self.widths = [len(packed) for packed, _ in parts]
         self._packed = torch.cat([packed for packed, _ in parts]).to(target.device)
         self._scale = torch.cat([scale for _, scale in parts]).to(target.device)
+        self.num_bytes = self._packed.nbytes + self._scale.nbytes
+        target.forms["torch, weights packed as MXFP4 and spelled out for each product"] += 1
 
     def __call__(self, x_TI: Tensor) -> Tensor:
         """The product."""

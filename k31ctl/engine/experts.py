@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from k31ctl.engine.config import Activation, MoeShape, Router
+from k31ctl.engine.kernels import choice
 from k31ctl.engine.linear import GatedMlp, Linear, activate, rms_norm
 from k31ctl.engine.mxfp4 import GROUP, PackedLinear, dequantise
 from k31ctl.engine.streamed import ExpertStore, StreamedExperts
 from k31ctl.engine.tensors import Target, Tensors
+from k31ctl.errors import InputError
 
 _TINY = 1e-20
 
@@ -52,6 +54,7 @@ class Expert:
         self, tensors: Tensors, *, hidden: int, width: int, target: Target, packed: bool
     ) -> None:
         shapes = {"w1": (width, hidden), "w3": (width, hidden), "w2": (hidden, width)}
+        self._target = target
         self.gate_up: Linear
         self.down: Linear
         if "w1.weight_packed" in tensors and packed:
@@ -70,10 +73,40 @@ class Expert:
 
     def __call__(self, z_TL: Tensor, activation: Activation) -> Tensor:
         """What it says of each token."""
-        return self.down(activate(activation, *self.gate_up.split(z_TL)))
+        return self.down(activate(activation, *self.gate_up.split(z_TL), self._target))
 
 
-Experts: TypeAlias = list[Expert] | StreamedExperts
+class GroupedExperts:
+    """Packed experts one behind the other, for kernels that compute with all of them at once."""
+
+    def __init__(self, experts: list[Expert], target: Target) -> None:
+        self.num_experts, self._target = len(experts), target
+        self._gate_up, self._down = (
+            _stacked([expert.gate_up for expert in experts]),
+            _stacked([expert.down for expert in experts]),
+        )
+
+    def __call__(self, z_NL: Tensor, counts: list[int], activation: Activation) -> Tensor:
+        """What the experts say of rows that are sorted by expert."""
+        from k31ctl.engine.kernels.mxfp4 import grouped  # noqa: PLC0415 - imports Triton
+
+        raised = grouped(z_NL, *self._gate_up, counts)
+        inner = activate(activation, *raised.chunk(2, dim=-1), self._target)
+        return grouped(inner, *self._down, counts)
+
+
+def _stacked(matrices: list[Linear]) -> tuple[Tensor, Tensor]:
+    packed = [matrix for matrix in matrices if isinstance(matrix, PackedLinear)]
+    if len(packed) < len(matrices):
+        raise InputError(
+            "these experts are not in MXFP4",
+            where="packed experts",
+            remedy="load them without keeping them packed",
+        )
+    return torch.stack([m.packed_RP for m in packed]), torch.stack([m.scale_RG for m in packed])
+
+
+Experts: TypeAlias = list[Expert] | StreamedExperts | GroupedExperts
 
 
 def _packed(tensors: Tensors, name: str, rows: int, columns: int) -> tuple[Tensor, Tensor]:
@@ -128,6 +161,8 @@ class MoeLayer:
         self._experts: Experts
         if store is None:
             self._experts = [build(inside.inside(str(e))) for e in range(E)]
+            if packed and choice(target).uses_triton:
+                self._experts = GroupedExperts(self._experts, target)
         else:
             itemsize = target.dtype.itemsize
             self._experts = store.layer(inside.prefix, build, self._guess, itemsize)
@@ -163,13 +198,16 @@ def routed_sum(
     """
     T, K = expert_TK.shape
     flat = expert_TK.flatten()
-    if T == 1:
-        called = [(number, z_TL) for number in flat.tolist()]
+    order = flat.argsort(stable=True)
+    if isinstance(experts, GroupedExperts):
+        counts = torch.bincount(flat, minlength=experts.num_experts).tolist()
+        said = experts(z_TL[order // K], counts, activation)
     else:
-        order = flat.argsort(stable=True)
         counts = torch.bincount(flat).tolist()
-        called = [(e, part) for e, part in enumerate(z_TL[order // K].split(counts)) if len(part)]
-    # One after the other, so that a streamed expert may leave before the next one comes.
-    said = torch.cat([experts[number](part, activation) for number, part in called])
-    said_TKL = (said if T == 1 else said[order.argsort()]).view(T, K, -1)
+        parts = z_TL[order // K].split(counts)
+        # One after the other, so that a streamed expert may leave before the next one comes.
+        said = torch.cat(
+            [experts[e](part, activation) for e, part in enumerate(parts) if len(part)]
+        )
+    said_TKL = said[order.argsort()].view(T, K, -1)
     return (said_TKL.float() * weight_TK[..., None]).sum(1).to(z_TL.dtype)

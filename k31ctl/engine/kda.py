@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from k31ctl.core.model import LinearAttention
+from k31ctl.engine.kernels import choice
 from k31ctl.engine.linear import Linear, rms_norm
 from k31ctl.engine.tensors import Target, Tensors
 
@@ -172,6 +173,11 @@ class KdaLayer:
         self._A_log_H = target.exact(tensors["A_log"].flatten()[:H])
         self._dt_bias_HK = target.exact(tensors.take("dt_bias", H * d)).view(H, d)
         self._norm_V = target.exact(tensors.take("o_norm.weight", d))
+        self._recurrent = kda_recurrent
+        if choice(target).uses_triton:
+            from k31ctl.engine.kernels import kda as kernel  # noqa: PLC0415 - imports Triton
+
+            self._recurrent = kernel.kda_recurrent
 
     def __call__(self, x_BTD: Tensor, conv_BJE: Tensor, state_BHKV: Tensor) -> Tensor:
         """B sequences of T tokens each; both parts of their memory are updated in place.
@@ -186,7 +192,7 @@ class KdaLayer:
         beta_BTH = torch.sigmoid(beta.float()).view(B, T, H)
         qkv = self._convolved(u.view(B, T, -1), conv_BJE).view(B, T, 3, H, d)
         q, k = unit(qkv[:, :, :2]).unbind(2)
-        core = kda_recurrent if T == 1 else kda_chunked
+        core = self._recurrent if T == 1 else kda_chunked
         o_BTHV = core(q, k, qkv[:, :, 2], g_BTHK, beta_BTH, state_BHKV, scale=d**-0.5)
         gate = gate if self._from_low_rank is None else self._from_low_rank(gate)
         gated = rms_norm(o_BTHV, self._norm_V, self._eps) * torch.sigmoid(

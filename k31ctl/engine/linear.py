@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from k31ctl.engine.config import Activation
+from k31ctl.engine.kernels import choice
 from k31ctl.engine.tensors import Target, Tensors
 
 # Rows that oneDNN orders the weights for: measured as good for one row as for hundreds.
@@ -111,11 +112,16 @@ def situ(gate: Tensor, up: Tensor, *, gate_bound: float, up_bound: float | None)
     return bounded.mul_(torch.sigmoid(g)).mul_(u).to(gate.dtype)
 
 
-def activate(activation: Activation, gate: Tensor, up: Tensor) -> Tensor:
+def activate(activation: Activation, gate: Tensor, up: Tensor, target: Target) -> Tensor:
     """The gated activation that a configuration names."""
     if activation.gate_bound is None:
         return functional.silu(gate) * up
-    return situ(gate, up, gate_bound=activation.gate_bound, up_bound=activation.up_bound)
+    bounded = situ
+    if choice(target).uses_triton:
+        from k31ctl.engine.kernels import situ as kernel  # noqa: PLC0415 - imports Triton
+
+        bounded = kernel.situ
+    return bounded(gate, up, gate_bound=activation.gate_bound, up_bound=activation.up_bound)
 
 
 class GatedMlp:
@@ -128,12 +134,12 @@ class GatedMlp:
         up = tensors.take("up_proj.weight", width, hidden)
         self._gate_up = Linear([gate, up], target)
         self._down = Linear([tensors.take("down_proj.weight", hidden, width)], target)
-        self._activation = activation
+        self._activation, self._target = activation, target
 
     def __call__(self, x_TD: Tensor) -> Tensor:
         """The output for each token."""
         gate, up = self._gate_up.split(x_TD)
-        return self._down(activate(self._activation, gate, up))
+        return self._down(activate(self._activation, gate, up, self._target))
 
 
 Mlp = Callable[[Tensor], Tensor]

@@ -16,6 +16,7 @@ from k31ctl.engine.cache import Cache, LayerMemory, latent_of, slot_rows
 from k31ctl.engine.config import EngineConfig
 from k31ctl.engine.experts import MoeLayer
 from k31ctl.engine.kda import KdaLayer
+from k31ctl.engine.kernels import choice
 from k31ctl.engine.latent_attention import LatentLayer
 from k31ctl.engine.linear import GatedMlp, Linear, Mlp, rms_norm
 from k31ctl.engine.residual import ResidualMix, Stream
@@ -176,6 +177,7 @@ class Model:
         packed_experts: bool = False,
         store: ExpertStore | None = None,
     ) -> None:
+        choice(target)  # refuses at once what would be refused later
         target = replace(target, forms=Counter())
         self.config, self.target, self.store = config, target, store
         numbers = range(config.num_layers) if layers is None else layers
@@ -247,8 +249,18 @@ class Model:
         """Which code computes what, and why: nothing is chosen silently."""
         forms = self.target.forms.most_common()
         linear = tuple(f"{count} matrices: {form}" for form, count in forms)
+        kernels = choice(self.target).because
+        streamed: tuple[str, ...] = ()
+        if self.store is not None:
+            host, device = self.store.budget.host_bytes, self.store.budget.device_bytes
+            streamed = (
+                f"experts: streamed from the files, at most {host:,} bytes of them in host memory "
+                f"and {device:,} ready",
+            )
         return (
             *linear,
-            "attention, KDA, experts: plain torch",
+            f"SiTU, KDA of single tokens, packed experts, sparse attention: {kernels}",
+            "everything else: torch",
+            *streamed,
             "KDA: token by token for one token, in chunks of 64 beyond",
         )

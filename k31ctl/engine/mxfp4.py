@@ -61,11 +61,11 @@ class PackedLinear(Linear):
 
     def __init__(self, parts: list[tuple[Tensor, Tensor]], target: Target) -> None:
         self.widths = [len(packed) for packed, _ in parts]
-        self._packed = torch.cat([packed for packed, _ in parts]).to(target.device)
-        self._scale = torch.cat([scale for _, scale in parts]).to(target.device)
-        self.num_bytes = self._packed.nbytes + self._scale.nbytes
-        target.forms["torch, weights packed as MXFP4 and spelled out for each product"] += 1
+        self.packed_RP = torch.cat([packed for packed, _ in parts]).to(target.device)
+        self.scale_RG = torch.cat([scale for _, scale in parts]).to(target.device)
+        self.num_bytes = self.packed_RP.nbytes + self.scale_RG.nbytes
+        target.forms["packed as MXFP4"] += 1
 
     def __call__(self, x_TI: Tensor) -> Tensor:
         """The product."""
-        return functional.linear(x_TI, dequantise(self._packed, self._scale, dtype=x_TI.dtype))
+        return functional.linear(x_TI, dequantise(self.packed_RP, self.scale_RG, dtype=x_TI.dtype))

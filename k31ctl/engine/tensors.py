@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Container
 from dataclasses import field
+from enum import StrEnum
 from typing import Final
 
 import torch
@@ -19,6 +20,14 @@ DTYPES: Final = {
 }
 
 
+class Kernels(StrEnum):
+    """Who computes what torch is slow at: whoever can here, torch alone, or Triton or nobody."""
+
+    AUTO = "auto"
+    PLAIN = "plain"
+    TRITON = "triton"
+
+
 @frozen
 class Target:
     """Where a model's weights go: their type, their device, and whether a CPU may reorder them.
@@ -29,6 +38,7 @@ class Target:
     dtype: torch.dtype
     device: torch.device
     reordered: bool = True
+    kernels: Kernels = Kernels.AUTO
     forms: Counter[str] = field(default_factory=Counter, compare=False)
 
     def weight(self, tensor: Tensor) -> Tensor:

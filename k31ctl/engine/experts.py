@@ -3,6 +3,8 @@
 T tokens, D width, L width of the routed experts, E experts, K experts per token, I expert width.
 """
 
+from collections import Counter
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
@@ -157,6 +159,8 @@ class MoeLayer:
                 target=target,
             )
         width, inside = shape.expert_width, tensors.inside("experts")
+        if store is not None:
+            target = replace(target, forms=Counter())  # what comes and goes is not counted
         build = partial(Expert, hidden=L, width=width, target=target, packed=packed)
         self._experts: Experts
         if store is None:

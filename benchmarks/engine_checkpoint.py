@@ -79,7 +79,7 @@ def main() -> None:
     (options.folder / "config.json").write_text(json.dumps(config, indent=1))
     with (options.folder / "model.safetensors").open("wb") as file:
         file.writelines(shard(shape, options.seed))
-    print(f"{shape.id}: {sum(t.num_tensors * t.params for t in shape.templates):,}")  # noqa: T201
+        print(f"{options.model}: {file.tell() / 1e6:.0f} MB in {options.folder}")  # noqa: T201
 
 
 if __name__ == "__main__":

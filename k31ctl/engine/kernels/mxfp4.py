@@ -14,7 +14,7 @@ from k31ctl.engine.mxfp4 import dequantise
 _ROWS, _OUTPUTS, _BYTES = 16, 32, 32
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def _value(code):  # type: ignore[no-untyped-def]
     """The number of four bits: a sign, two bits of exponent and one of mantissa."""
     exponent, mantissa = (code >> 1) & 3, code & 1
@@ -22,7 +22,7 @@ def _value(code):  # type: ignore[no-untyped-def]
     return tl.where(code > 7, -0.5, 0.5) * twice.to(tl.float32)  # noqa: PLR2004 - the sign bit
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def _power(code):  # type: ignore[no-untyped-def]
     """``2^(code - 127)`` by its bits; 0 is the subnormal 2^-127 and 255 is NaN."""
     bits = tl.where(code == 0, 0x400000, tl.where(code == 255, 0x7FC00000, code << 23))  # noqa: PLR2004

@@ -23,7 +23,7 @@ def _situ(gate, up, out, N, gate_bound, up_bound, BLOCK: tl.constexpr):  # type:
     tl.store(out + at, said.to(out.dtype.element_ty), mask=inside)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def _tanh(x):  # type: ignore[no-untyped-def]
     """Near zero by its series: there 2 sigmoid(2x) - 1 would lose what it is about."""
     small = x * (1 - x * x * (1.0 / 3 - x * x * (2.0 / 15 - x * x * (17.0 / 315))))

@@ -78,7 +78,7 @@ class Transformers:
 
         torch.set_grad_enabled(False)
         self._torch, load = torch, AutoModelForCausalLM.from_pretrained
-        self._model = load(folder, dtype=torch.float32).eval()
+        self._model = load(folder, dtype=torch.float32).eval()  # type: ignore[no-untyped-call]
 
     def prefill(self, ids: list[list[int]]) -> Any:
         """See ``Engine``."""

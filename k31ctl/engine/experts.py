@@ -75,7 +75,7 @@ class Expert:
 
     def __call__(self, z_TL: Tensor, activation: Activation) -> Tensor:
         """What it says of each token."""
-        return self.down(activate(activation, *self.gate_up.split(z_TL), self._target))
+        return self.down(activate(activation, *self.gate_up.split(z_TL), target=self._target))
 
 
 class GroupedExperts:
@@ -93,7 +93,7 @@ class GroupedExperts:
         from k31ctl.engine.kernels.mxfp4 import grouped  # noqa: PLC0415 - imports Triton
 
         raised = grouped(z_NL, *self._gate_up, counts)
-        inner = activate(activation, *raised.chunk(2, dim=-1), self._target)
+        inner = activate(activation, *raised.chunk(2, dim=-1), target=self._target)
         return grouped(inner, *self._down, counts)
 
 

@@ -40,7 +40,7 @@ class Linear:
         self.widths = [len(weight) for weight in weights]
         self.form, self._weight, self._unscale = _kept(whole_OI, target)
         itemsize = 2 if self.form is Form.HALF else whole_OI.itemsize
-        self.num_bytes = whole_OI.numel() * itemsize
+        self.num_bytes: int = whole_OI.numel() * itemsize
         target.forms[self.form] += 1
 
     def __call__(self, x_TI: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ def situ(gate: Tensor, up: Tensor, *, gate_bound: float, up_bound: float | None)
     return bounded.mul_(torch.sigmoid(g)).mul_(u).to(gate.dtype)
 
 
-def activate(activation: Activation, gate: Tensor, up: Tensor, target: Target) -> Tensor:
+def activate(activation: Activation, gate: Tensor, up: Tensor, *, target: Target) -> Tensor:
     """The gated activation that a configuration names."""
     if activation.gate_bound is None:
         return functional.silu(gate) * up
@@ -139,7 +139,7 @@ class GatedMlp:
     def __call__(self, x_TD: Tensor) -> Tensor:
         """The output for each token."""
         gate, up = self._gate_up.split(x_TD)
-        return self._down(activate(self._activation, gate, up, self._target))
+        return self._down(activate(self._activation, gate, up, target=self._target))
 
 
 Mlp = Callable[[Tensor], Tensor]

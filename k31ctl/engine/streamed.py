@@ -90,7 +90,7 @@ class ExpertFiles:
         end = max(place[3] for place in places.values())
         files = {self._files[name] for name in names}
         if len(files) == 1 and end - begin == self.num_bytes(names):
-            block = self._bytes(*files, begin, end)
+            block = self._bytes(files.pop(), begin, end)
             parts = {name: block[p[2] - begin : p[3] - begin] for name, p in places.items()}
         else:
             parts = {n: self._bytes(self._files[n], p[2], p[3]) for n, p in places.items()}

@@ -1,6 +1,7 @@
 """Experts read from the files when they are needed: the same numbers, within a budget."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,6 @@ def test_a_shelf_never_holds_more_than_it_may(asked: list[tuple[int, int]]) -> N
     shelf: Shelf[int] = Shelf(100, name="test")
     for key, num_bytes in asked:
         if shelf.get(key) is None:
-            assert shelf.put(key, num_bytes, lambda n=num_bytes: n, sized=lambda n: n) == num_bytes
+            assert shelf.put(key, num_bytes, partial(int, num_bytes), sized=int) == num_bytes
         assert shelf.get(key) is not None
         assert shelf.held_bytes <= 100

@@ -72,7 +72,7 @@ def grouped_plain(x_NC: Tensor, packed_ERP: Tensor, scale_ERG: Tensor, counts: l
 
 def grouped(x_NC: Tensor, packed_ERP: Tensor, scale_ERG: Tensor, counts: list[int]) -> Tensor:
     """The same; only the experts that have rows are read."""
-    N, R, P = len(x_NC), *packed_ERP.shape[1:]
+    N, (_, R, P) = len(x_NC), packed_ERP.shape
     blocks, begin = [], 0
     for expert, count in enumerate(counts):
         end = begin + count

@@ -202,16 +202,19 @@ def routed_sum(
     """
     T, K = expert_TK.shape
     flat = expert_TK.flatten()
-    order = flat.argsort(stable=True)
+    if T == 1 and not isinstance(experts, GroupedExperts):  # nothing to sort
+        said_TKL = torch.cat([experts[e](z_TL, activation) for e in flat.tolist()])[None]
+    else:
+        order = flat.argsort(stable=True)
+        said_TKL = _sorted_said(z_TL[order // K], flat, experts, activation)[order.argsort()]
+    return (said_TKL.view(T, K, -1).float() * weight_TK[..., None]).sum(1).to(z_TL.dtype)
+
+
+def _sorted_said(z_NL: Tensor, flat: Tensor, experts: Experts, activation: Activation) -> Tensor:
+    """What is said of rows that are sorted by expert; ``flat`` holds each one's expert."""
     if isinstance(experts, GroupedExperts):
         counts = torch.bincount(flat, minlength=experts.num_experts).tolist()
-        said = experts(z_TL[order // K], counts, activation)
-    else:
-        counts = torch.bincount(flat).tolist()
-        parts = z_TL[order // K].split(counts)
-        # One after the other, so that a streamed expert may leave before the next one comes.
-        said = torch.cat(
-            [experts[e](part, activation) for e, part in enumerate(parts) if len(part)]
-        )
-    said_TKL = said[order.argsort()].view(T, K, -1)
-    return (said_TKL.float() * weight_TK[..., None]).sum(1).to(z_TL.dtype)
+        return experts(z_NL, counts, activation)
+    parts = z_NL.split(torch.bincount(flat).tolist())
+    # One after the other, so that a streamed expert may leave before the next one comes.
+    return torch.cat([experts[e](part, activation) for e, part in enumerate(parts) if len(part)])

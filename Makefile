@@ -39,7 +39,7 @@ $(BASE): pyproject.toml | $(BIN)/python
 	touch $@
 
 $(DEV): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,engine,oracles]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,engine,kernels,oracles]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(ALONE)
 	$(BIN)/python -m compileall -q k31ctl
 	touch $@ $(BASE)

@@ -54,15 +54,14 @@ class Wish:
 class Held:
     """How the engine holds a model.
 
-    ``copies`` is how often a matrix is held: twice where another order of it serves single rows.
-    ``layers`` are those that are built, with what stands around them where ``with_ends``.
+    ``layers`` are those that are built, with what stands around them where ``with_ends``. On a CPU
+    a float32 matrix that float16 holds takes half of ``element_bytes``: only its values tell.
     """
 
     layers: range
     with_ends: bool
     element_bytes: int
     packed_experts: bool
-    copies: int
     with_vision: bool = False
 
 
@@ -187,15 +186,13 @@ def most_layers(model: Model, held: Held, *, room_bytes: int) -> int:
 def _held_bytes(t: TensorTemplate, held: Held) -> int:
     """Bytes of one tensor of a family."""
     if t.group in (Group.EXPERT_VALUES, Group.EXPERT_SCALES) and t.dtype == "U8":
-        return (
-            t.tensor_bytes if held.packed_experts else t.params * held.element_bytes * held.copies
-        )
+        return t.tensor_bytes if held.packed_experts else t.params * held.element_bytes
     if len(t.shape) == 1 or t.group in _KEPT_IN_FLOAT32:
         return prod(t.shape) * _FLOAT32_BYTES
     if t.group is Group.EMBEDDING:
         return prod(t.shape) * held.element_bytes
     absorbed = 1 if t.name.endswith("kv_b_proj.weight") else 0
-    return prod(t.shape) * held.element_bytes * (held.copies + absorbed)
+    return prod(t.shape) * held.element_bytes * (1 + absorbed)
 
 
 def _how_many(t: TensorTemplate, held: Held) -> int:

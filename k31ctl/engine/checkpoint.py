@@ -12,19 +12,14 @@ from torch import Tensor
 from k31ctl.catalog.json_text import read_json_config
 from k31ctl.engine.config import EngineConfig, engine_config
 from k31ctl.engine.model import Model
-from k31ctl.engine.tensors import Target, Tensors
+from k31ctl.engine.streamed import Budget, ExpertFiles, ExpertStore
+from k31ctl.engine.tensors import DTYPES, Target, Tensors
 from k31ctl.engine.vision import VisionEncoder
 from k31ctl.engine.vision_shape import refuse_other_images, vision_shape
 from k31ctl.errors import InputError
 
 _INDEX: Final = "model.safetensors.index.json"
 _TEXT_PREFIX: Final = "language_model."
-_DTYPES: Final = {
-    "BF16": torch.bfloat16,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "U8": torch.uint8,
-}
 
 
 class Checkpoint:
@@ -57,7 +52,7 @@ class Checkpoint:
             part = self._file(self.files[name]).get_slice(name)
         except SafetensorError as error:
             raise self._damaged(self.files[name], error) from None
-        dtype = _DTYPES.get(part.get_dtype())
+        dtype = DTYPES.get(part.get_dtype())
         if dtype is None:
             raise InputError(
                 f"{name} is {part.get_dtype()}, which the engine does not compute with",
@@ -95,9 +90,16 @@ def load_config(folder: Path) -> EngineConfig:
 
 
 def load_model(
-    folder: Path, target: Target, *, layers: range | None = None, packed_experts: bool = False
+    folder: Path,
+    target: Target,
+    *,
+    layers: range | None = None,
+    packed_experts: bool = False,
+    streamed: Budget | None = None,
 ) -> Model:
     """Read a checkpoint; ``layers`` builds some of them, ``packed_experts`` keeps MXFP4 packed.
+
+    With ``streamed``, experts are read when they are needed, within this budget.
 
     The whole model is laid out from the headers first, so that a missing tensor or a wrong shape
     is told before the first gigabyte is read.
@@ -113,7 +115,12 @@ def load_model(
     build = partial(Model, config=config, layers=layers, packed_experts=packed_experts)
     nowhere = Target(dtype=target.dtype, device=torch.device("meta"))
     build(Tensors(checkpoint.shape_of, checkpoint.files, prefix=prefix), target=nowhere)
-    return build(Tensors(checkpoint.tensor, checkpoint.files, prefix=prefix), target=target)
+    store = None
+    if streamed is not None:
+        files = ExpertFiles(folder, checkpoint.files)
+        store = ExpertStore(files, checkpoint.files, budget=streamed)
+    tensors = Tensors(checkpoint.tensor, checkpoint.files, prefix=prefix)
+    return build(tensors, target=target, store=store)
 
 
 def load_vision(folder: Path, target: Target) -> VisionEncoder | None:

@@ -3,13 +3,21 @@
 T tokens, D width, L width of the routed experts, E experts, K experts per token, I expert width.
 """
 
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
 import torch
 from torch import Tensor
 
 from k31ctl.engine.config import Activation, MoeShape, Router
+from k31ctl.engine.kernels import choice
 from k31ctl.engine.linear import GatedMlp, Linear, activate, rms_norm
 from k31ctl.engine.mxfp4 import GROUP, PackedLinear, dequantise
+from k31ctl.engine.streamed import ExpertStore, StreamedExperts
 from k31ctl.engine.tensors import Target, Tensors
+from k31ctl.errors import InputError
 
 _TINY = 1e-20
 
@@ -48,6 +56,7 @@ class Expert:
         self, tensors: Tensors, *, hidden: int, width: int, target: Target, packed: bool
     ) -> None:
         shapes = {"w1": (width, hidden), "w3": (width, hidden), "w2": (hidden, width)}
+        self._target = target
         self.gate_up: Linear
         self.down: Linear
         if "w1.weight_packed" in tensors and packed:
@@ -58,6 +67,48 @@ class Expert:
         plain = {name: _plain(tensors, name, *shape) for name, shape in shapes.items()}
         self.gate_up = Linear([plain["w1"], plain["w3"]], target)
         self.down = Linear([plain["w2"]], target)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of its matrices."""
+        return self.gate_up.num_bytes + self.down.num_bytes
+
+    def __call__(self, z_TL: Tensor, activation: Activation) -> Tensor:
+        """What it says of each token."""
+        return self.down(activate(activation, *self.gate_up.split(z_TL), target=self._target))
+
+
+class GroupedExperts:
+    """Packed experts one behind the other, for kernels that compute with all of them at once."""
+
+    def __init__(self, experts: list[Expert], target: Target) -> None:
+        self.num_experts, self._target = len(experts), target
+        self._gate_up, self._down = (
+            _stacked([expert.gate_up for expert in experts]),
+            _stacked([expert.down for expert in experts]),
+        )
+
+    def __call__(self, z_NL: Tensor, counts: list[int], activation: Activation) -> Tensor:
+        """What the experts say of rows that are sorted by expert."""
+        from k31ctl.engine.kernels.mxfp4 import grouped  # noqa: PLC0415 - imports Triton
+
+        raised = grouped(z_NL, *self._gate_up, counts)
+        inner = activate(activation, *raised.chunk(2, dim=-1), target=self._target)
+        return grouped(inner, *self._down, counts)
+
+
+def _stacked(matrices: list[Linear]) -> tuple[Tensor, Tensor]:
+    packed = [matrix for matrix in matrices if isinstance(matrix, PackedLinear)]
+    if len(packed) < len(matrices):
+        raise InputError(
+            "these experts are not in MXFP4",
+            where="packed experts",
+            remedy="load them without keeping them packed",
+        )
+    return torch.stack([m.packed_RP for m in packed]), torch.stack([m.scale_RG for m in packed])
+
+
+Experts: TypeAlias = list[Expert] | StreamedExperts | GroupedExperts
 
 
 def _packed(tensors: Tensors, name: str, rows: int, columns: int) -> tuple[Tensor, Tensor]:
@@ -80,7 +131,13 @@ class MoeLayer:
     """Router, routed experts at their own width, and the shared experts that see every token."""
 
     def __init__(
-        self, tensors: Tensors, shape: MoeShape, target: Target, *, packed: bool = False
+        self,
+        tensors: Tensors,
+        shape: MoeShape,
+        target: Target,
+        *,
+        packed: bool = False,
+        store: ExpertStore | None = None,
     ) -> None:
         D, E, L = shape.hidden, shape.router.num_experts, shape.latent or shape.hidden
         self._shape = shape
@@ -101,17 +158,28 @@ class MoeLayer:
                 width=shape.shared_width,
                 target=target,
             )
-        width = shape.expert_width
-        self._experts = [
-            Expert(
-                tensors.inside(f"experts.{e}"), hidden=L, width=width, target=target, packed=packed
-            )
-            for e in range(E)
-        ]
+        width, inside = shape.expert_width, tensors.inside("experts")
+        if store is not None:
+            target = replace(target, forms=Counter())  # what comes and goes is not counted
+        build = partial(Expert, hidden=L, width=width, target=target, packed=packed)
+        self._experts: Experts
+        if store is None:
+            self._experts = [build(inside.inside(str(e))) for e in range(E)]
+            if packed and choice(target).uses_triton:
+                self._experts = GroupedExperts(self._experts, target)
+        else:
+            itemsize = target.dtype.itemsize
+            self._experts = store.layer(inside.prefix, build, self._guess, itemsize)
+
+    def _guess(self, x_TD: Tensor) -> Tensor:
+        """The experts that these tokens would choose here."""
+        return route(x_TD, self._gate_ED, self._bias_E, self._shape.router)[0]
 
     def __call__(self, x_TD: Tensor) -> Tensor:
         """What the experts add to each token."""
         expert_TK, weight_TK = route(x_TD, self._gate_ED, self._bias_E, self._shape.router)
+        if isinstance(self._experts, StreamedExperts):
+            self._experts.expect(x_TD)
         z_TL = x_TD if self._to_latent is None else self._to_latent(x_TD)
         y_TL = routed_sum(z_TL, expert_TK, weight_TK, self._experts, self._shape.activation)
         if self._norm_L is not None:
@@ -124,24 +192,29 @@ def routed_sum(
     z_TL: Tensor,
     expert_TK: Tensor,
     weight_TK: Tensor,
-    experts: list[Expert],
+    experts: Experts,
     activation: Activation,
 ) -> Tensor:
     """The weighted sum of what each token's experts say, [T, L].
 
-    Each expert sees its tokens at once; a token's sum runs in the order of its experts' numbers,
-    in float32, so that it does not depend on what else is in the batch.
+    Each expert sees its tokens at once; a token's sum runs in the order of its choice, in float32,
+    so that it does not depend on what else is in the batch.
     """
+    T, K = expert_TK.shape
     flat = expert_TK.flatten()
-    order = flat.argsort(stable=True)
-    token, weight = order // expert_TK.shape[-1], weight_TK.flatten()[order, None]
-    counts = torch.bincount(flat, minlength=len(experts)).tolist()
-    gathered, total, begin = z_TL[token], z_TL.new_zeros(z_TL.shape, dtype=torch.float32), 0
-    for expert, count in zip(experts, counts, strict=True):
-        if count:
-            end = begin + count
-            gate, up = expert.gate_up.split(gathered[begin:end])
-            said = expert.down(activate(activation, gate, up))
-            total.index_add_(0, token[begin:end], said.float() * weight[begin:end])
-            begin = end
-    return total.to(z_TL.dtype)
+    if T == 1 and not isinstance(experts, GroupedExperts):  # nothing to sort
+        said_TKL = torch.cat([experts[e](z_TL, activation) for e in flat.tolist()])[None]
+    else:
+        order = flat.argsort(stable=True)
+        said_TKL = _sorted_said(z_TL[order // K], flat, experts, activation)[order.argsort()]
+    return (said_TKL.view(T, K, -1).float() * weight_TK[..., None]).sum(1).to(z_TL.dtype)
+
+
+def _sorted_said(z_NL: Tensor, flat: Tensor, experts: Experts, activation: Activation) -> Tensor:
+    """What is said of rows that are sorted by expert; ``flat`` holds each one's expert."""
+    if isinstance(experts, GroupedExperts):
+        counts = torch.bincount(flat, minlength=experts.num_experts).tolist()
+        return experts(z_NL, counts, activation)
+    parts = z_NL.split(torch.bincount(flat).tolist())
+    # One after the other, so that a streamed expert may leave before the next one comes.
+    return torch.cat([experts[e](part, activation) for e, part in enumerate(parts) if len(part)])

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from k31ctl.core.model import LinearAttention
+from k31ctl.engine.kernels import choice
 from k31ctl.engine.linear import Linear, rms_norm
 from k31ctl.engine.tensors import Target, Tensors
 
@@ -46,15 +47,17 @@ def kda_recurrent(
 
     Formula: S = diag(e^g) S; S = S + k (beta (v - Sᵀk))ᵀ; o = scale * Sᵀq
     """
-    decay_BTHK = g_BTHK.exp()
-    out_BTHV = torch.empty_like(v_BTHV)
+    decay_BTHK, out_BTHV = g_BTHK.exp(), torch.empty_like(v_BTHV)
+    q_BTHK = scale * q_BTHK
+    alike_BTH1 = (q_BTHK * k_BTHK).sum(-1, keepdim=True)
+    # Both products with the old state at once; the decay goes to the vectors instead.
+    both_BTH2K = torch.stack((k_BTHK, q_BTHK), dim=-2) * decay_BTHK[..., None, :]
     for t in range(v_BTHV.shape[1]):
-        q, k, decay = scale * q_BTHK[:, t], k_BTHK[:, t], decay_BTHK[:, t]
-        # Both products with the old state at once; the decay goes to the vectors instead.
-        read = torch.stack((k * decay, q * decay), dim=-2) @ state_BHKV
-        delta = (v_BTHV[:, t] - read[..., 0, :]) * beta_BTH[:, t, :, None]
-        out_BTHV[:, t] = read[..., 1, :] + (q * k).sum(-1, keepdim=True) * delta
-        state_BHKV.mul_(decay[..., None]).add_(k[..., None] * delta[..., None, :])
+        from_k_BHV, from_q_BHV = (both_BTH2K[:, t] @ state_BHKV).unbind(-2)
+        delta_BHV = (v_BTHV[:, t] - from_k_BHV) * beta_BTH[:, t, :, None]
+        out_BTHV[:, t] = torch.addcmul(from_q_BHV, alike_BTH1[:, t], delta_BHV)
+        state_BHKV.mul_(decay_BTHK[:, t, ..., None])
+        state_BHKV.addcmul_(k_BTHK[:, t, ..., None], delta_BHV[..., None, :])
     return out_BTHV
 
 
@@ -161,6 +164,7 @@ class KdaLayer:
             low = tensors.take("g_b_proj.weight", H * d, d)
             self._from_low_rank = Linear([low], target)
         self._in = Linear(taken, target)
+        self._in.widths[:3] = [3 * H * d]  # read by the same convolution
         self._decay = Linear([tensors.take("f_b_proj.weight", H * d, d)], target)
         self._out = Linear([tensors.take("o_proj.weight", hidden, H * d)], target)
         taps = [tensors.take(f"{name}_conv1d.weight", H * d, 1, J) for name in "qkv"]
@@ -169,6 +173,11 @@ class KdaLayer:
         self._A_log_H = target.exact(tensors["A_log"].flatten()[:H])
         self._dt_bias_HK = target.exact(tensors.take("dt_bias", H * d)).view(H, d)
         self._norm_V = target.exact(tensors.take("o_norm.weight", d))
+        self._recurrent = kda_recurrent
+        if choice(target).uses_triton:
+            from k31ctl.engine.kernels import kda as kernel  # noqa: PLC0415 - imports Triton
+
+            self._recurrent = kernel.kda_recurrent
 
     def __call__(self, x_BTD: Tensor, conv_BJE: Tensor, state_BHKV: Tensor) -> Tensor:
         """B sequences of T tokens each; both parts of their memory are updated in place.
@@ -177,15 +186,15 @@ class KdaLayer:
         """
         B, T, _ = x_BTD.shape
         H, d = self._shape.num_heads, self._shape.head_dim
-        parts = self._in.split(x_BTD.flatten(0, 1))
-        u_BTE = torch.cat(parts[:3], dim=-1).view(B, T, -1)
-        z = self._decay(parts[3]).view(B, T, H, d).float() + self._dt_bias_HK
+        u, low, beta, gate = self._in.split(x_BTD.flatten(0, 1))
+        z = self._decay(low).view(B, T, H, d).float() + self._dt_bias_HK
         g_BTHK = kda_decay(z, self._A_log_H, self._decay_bound)
-        beta_BTH = torch.sigmoid(parts[4].float()).view(B, T, H)
-        q, k, v = self._convolved(u_BTE, conv_BJE).view(B, T, 3, H, d).unbind(2)
-        core = kda_recurrent if T == 1 else kda_chunked
-        o_BTHV = core(unit(q), unit(k), v, g_BTHK, beta_BTH, state_BHKV, scale=d**-0.5)
-        gate = parts[5] if self._from_low_rank is None else self._from_low_rank(parts[5])
+        beta_BTH = torch.sigmoid(beta.float()).view(B, T, H)
+        qkv = self._convolved(u.view(B, T, -1), conv_BJE).view(B, T, 3, H, d)
+        q, k = unit(qkv[:, :, :2]).unbind(2)
+        core = self._recurrent if T == 1 else kda_chunked
+        o_BTHV = core(q, k, qkv[:, :, 2], g_BTHK, beta_BTH, state_BHKV, scale=d**-0.5)
+        gate = gate if self._from_low_rank is None else self._from_low_rank(gate)
         gated = rms_norm(o_BTHV, self._norm_V, self._eps) * torch.sigmoid(
             gate.float().view(B, T, H, d)
         )
@@ -196,6 +205,8 @@ class KdaLayer:
         T = u_BTE.shape[1]
         window = torch.cat((conv_BJE, u_BTE), dim=1)
         conv_BJE.copy_(window[:, T:])
+        if T == 1:
+            return functional.silu((window * self._taps_JE).sum(1))
         out = window[:, :T] * self._taps_JE[0]
         for j in range(1, len(self._taps_JE)):
             out = torch.addcmul(out, window[:, j : j + T], self._taps_JE[j])

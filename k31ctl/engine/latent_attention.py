@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from k31ctl.core.model import Indexer, LatentAttention
 from k31ctl.engine.config import LORA_NORM_EPS
+from k31ctl.engine.kernels import choice
 from k31ctl.engine.linear import Linear, rms_norm
 from k31ctl.engine.tensors import Target, Tensors
 from k31ctl.values import frozen
@@ -55,7 +56,10 @@ def selected_mask(score_TL: Tensor, *, topk: int) -> Tensor:
 def attend_expanded(
     q_THQ: Tensor, seen_LC: Tensor, kv_b: Linear, shape: LatentAttention, mask_TL: Tensor | None
 ) -> Tensor:
-    """Attention over keys and values spelled out for every head, [T, H, V]."""
+    """Attention over keys and values spelled out for every head, [T, H, V].
+
+    Without a mask the tokens are all that were seen, each after those before it.
+    """
     H, N, V, R = shape.num_heads, shape.qk_nope_head_dim, shape.v_head_dim, shape.kv_lora_rank
     L = len(seen_LC)
     k_LHN, v_LHV = kv_b(seen_LC[:, :R]).view(L, H, N + V).split((N, V), dim=-1)
@@ -67,6 +71,7 @@ def attend_expanded(
         k.transpose(0, 1)[None],
         v.transpose(0, 1)[None],
         attn_mask=None if mask_TL is None else mask_TL[None, None],
+        is_causal=mask_TL is None,
         scale=q_THQ.shape[-1] ** -0.5,
     )
     return out[0, ..., :V].transpose(0, 1)
@@ -153,7 +158,7 @@ class LatentLayer:
         index_norm_eps: float,
         target: Target,
     ) -> None:
-        self._shape = shape
+        self._shape, self._uses_triton = shape, choice(target).uses_triton
         H, R, P, N = (
             shape.num_heads,
             shape.kv_lora_rank,
@@ -228,22 +233,45 @@ class LatentLayer:
         """
         q = new.q_THQ[rows]
         T, L = len(q), len(seen_LC)
-        mask = seen_mask(T, L, q.device) if T > 1 else None
+        absorbed = T <= ABSORBED_UP_TO if absorbed is None else absorbed
+        is_plain = T == 1 if absorbed else T == L
+        mask = None if is_plain else seen_mask(T, L, q.device)
         if self._index is not None and self._index.shape.topk < L:
             assert new.index_q_TYX is not None
             assert new.index_w_TY is not None
             assert seen_key_LX is not None
             topk = self._index.shape.topk
-            score = index_scores(new.index_q_TYX[rows], new.index_w_TY[rows], seen_key_LX)
+            query, weight = new.index_q_TYX[rows], new.index_w_TY[rows]
+            if self._uses_triton:
+                return self._attend_chosen(q, query, weight, seen_key_LX, seen_LC)
+            score = index_scores(query, weight, seen_key_LX)
             if T == 1:  # the others need not be read at all
                 seen_LC = seen_LC[score[0].topk(topk).indices]
             else:
                 mask = selected_mask(score, topk=topk)
-        if T <= ABSORBED_UP_TO if absorbed is None else absorbed:
+        if absorbed:
             out = attend_absorbed(q, seen_LC, self._up_HNR, self._out_HRV, mask)
         else:
             out = attend_expanded(q, seen_LC, self._kv_b, self._shape, mask)
         return out.reshape(T, -1)
+
+    def _attend_chosen(
+        self, q_THQ: Tensor, query: Tensor, weight: Tensor, key_LX: Tensor, seen_LC: Tensor
+    ) -> Tensor:
+        """Scores, choice and attention by kernels that read the chosen tokens alone, [T, H V]."""
+        from k31ctl.engine.kernels.index import index_scores as scores  # noqa: PLC0415 - Triton
+        from k31ctl.engine.kernels.sparse import sparse  # noqa: PLC0415
+
+        assert self._index is not None
+        (N, R), (T, L) = self._up_HNR.shape[1:], (len(q_THQ), len(seen_LC))
+        score = scores(query, weight, key_LX)
+        score.masked_fill_(~seen_mask(T, L, score.device), -torch.inf)
+        best, chosen_TS = score.topk(self._index.shape.topk, dim=-1)
+        chosen_TS = chosen_TS.masked_fill(best == -torch.inf, -1)
+        low_HTR = q_THQ[..., :N].transpose(0, 1) @ self._up_HNR
+        query_THC = torch.cat((low_HTR.transpose(0, 1), q_THQ[..., N:]), dim=-1)
+        said_THR = sparse(query_THC, seen_LC, chosen_TS, q_THQ.shape[-1] ** -0.5, R)
+        return (said_THR.transpose(0, 1) @ self._out_HRV).transpose(0, 1).reshape(T, -1)
 
     def finish(self, attended_TO: Tensor, new: Projected) -> Tensor:
         """The gate and the output projection."""

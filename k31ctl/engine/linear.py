@@ -3,17 +3,32 @@
 T tokens, I inputs, O outputs, D width.
 """
 
+import math
 from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from k31ctl.engine.config import Activation
+from k31ctl.engine.kernels import choice
 from k31ctl.engine.tensors import Target, Tensors
 
 # Rows that oneDNN orders the weights for: measured as good for one row as for hundreds.
 _REORDERED_FOR_ROWS = 512
+# What float16 may lose of a matrix, over its largest value: nothing that float32 would notice.
+_MOST_LOST = 2.0**-36
+_LARGEST_EXPONENT = 15
+
+
+class Form(StrEnum):
+    """How a matrix is kept, and what multiplies with it."""
+
+    HALF = "FBGEMM in float32, weights kept exactly as float16 times a power of two"
+    REORDERED = "oneDNN, weights in its own order"
+    PLAIN = "torch"
 
 
 class Linear:
@@ -23,17 +38,24 @@ class Linear:
         whole_OI = weights[0] if len(weights) == 1 else torch.cat(list(weights))
         whole_OI = target.weight(whole_OI).contiguous()
         self.widths = [len(weight) for weight in weights]
-        self.reordered = reorders(target) and not whole_OI.is_meta
-        self._weight = _reordered(whole_OI) if self.reordered else whole_OI
-        self._row_weight = whole_OI if not self.reordered or rows_are_slow() else None
+        self.form, self._weight, self._unscale = _kept(whole_OI, target)
+        itemsize = 2 if self.form is Form.HALF else whole_OI.itemsize
+        self.num_bytes: int = whole_OI.numel() * itemsize
+        target.forms[self.form] += 1
 
     def __call__(self, x_TI: Tensor) -> Tensor:
         """The product."""
-        if self._row_weight is not None and (len(x_TI) == 1 or not self.reordered):
-            return functional.linear(x_TI, self._row_weight)
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(
-            x_TI, self._weight, None, "none", [], ""
-        )
+        product: Tensor
+        match self.form:
+            case Form.HALF:
+                product = torch.ops.quantized.linear_dynamic_fp16(x_TI, self._weight)
+                product.mul_(self._unscale)
+            case Form.REORDERED:
+                product = torch.ops.mkldnn._linear_pointwise(
+                    x_TI, self._weight, None, "none", [], ""
+                )
+            case Form.PLAIN:
+                product = functional.linear(x_TI, self._weight)
         return product
 
     def split(self, x_TI: Tensor) -> tuple[Tensor, ...]:
@@ -42,35 +64,34 @@ class Linear:
         return parts
 
 
-def reorders(target: Target) -> bool:
-    """Whether weights are kept in oneDNN's own order, which streams them two to four times faster.
+def _kept(weight_OI: Tensor, target: Target) -> tuple[Form, Any, float]:
+    """The fastest form that computes the same, the matrix in it, and the scale of products."""
+    if weight_OI.is_meta or not target.reordered or target.device.type != "cpu":
+        return Form.PLAIN, weight_OI, 1.0
+    is_float = target.dtype == torch.float32
+    if is_float and (scaled := _halved(weight_OI)) is not None:
+        return Form.HALF, *scaled
+    has_mkldnn = torch.backends.mkldnn.is_available()
+    if has_mkldnn and (is_float or torch.ops.mkldnn._is_mkldnn_bf16_supported()):
+        order = torch.ops.mkldnn._reorder_linear_weight
+        return Form.REORDERED, order(weight_OI, _REORDERED_FOR_ROWS), 1.0
+    return Form.PLAIN, weight_OI, 1.0
 
-    Products in float32 stay exact; in bfloat16 the processor must have the instructions.
+
+def _halved(weight_OI: Tensor) -> tuple[Any, float] | None:
+    """A matrix as FBGEMM reads it, where float16 holds it: so it does whatever was bf16 or MXFP4.
+
+    Half the bytes of float32 are half the time where one token reads them all.
     """
-    if (
-        not target.reordered
-        or target.device.type != "cpu"
-        or not torch.backends.mkldnn.is_available()
-    ):
-        return False
-    if target.dtype == torch.bfloat16:
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    return bool(target.dtype == torch.float32)
-
-
-def rows_are_slow() -> bool:
-    """Whether a single row is better off with the weights as they were: so it is without AVX-512.
-
-    Measured on Zen 3 with one thread: 11.4 GB/s of weights instead of 7.3 for one row, but 3.8
-    instead of 5.5 for eight.
-    A second copy of the weights is the price.
-    """
-    return "AVX512" not in torch.backends.cpu.get_cpu_capability()
-
-
-def _reordered(weight_OI: Tensor) -> Tensor:
-    found: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight_OI, _REORDERED_FOR_ROWS)
-    return found
+    has_fbgemm = torch.backends.quantized.engine in {"x86", "fbgemm"}
+    largest = float(weight_OI.abs().amax()) if weight_OI.numel() else 0.0
+    if not has_fbgemm or not 2.0**-100 < largest < math.inf:
+        return None
+    scale = 2.0 ** (_LARGEST_EXPONENT - math.frexp(largest)[1])
+    half_OI = (weight_OI * scale).half()
+    if float((half_OI.float() / scale - weight_OI).abs().amax()) > largest * _MOST_LOST:
+        return None
+    return torch.ops.quantized.linear_prepack_fp16(half_OI.float(), None), 1 / scale
 
 
 def rms_norm(x_TD: Tensor, weight_D: Tensor, eps: float) -> Tensor:
@@ -86,15 +107,21 @@ def situ(gate: Tensor, up: Tensor, *, gate_bound: float, up_bound: float | None)
     """
     g, u = gate.float(), up.float()
     if up_bound is not None:
-        u = torch.tanh(u / up_bound) * up_bound
-    return (torch.tanh(g / gate_bound) * gate_bound * torch.sigmoid(g) * u).to(gate.dtype)
+        u = torch.tanh(u / up_bound).mul_(up_bound)
+    bounded = torch.tanh(g / gate_bound).mul_(gate_bound)
+    return bounded.mul_(torch.sigmoid(g)).mul_(u).to(gate.dtype)
 
 
-def activate(activation: Activation, gate: Tensor, up: Tensor) -> Tensor:
+def activate(activation: Activation, gate: Tensor, up: Tensor, *, target: Target) -> Tensor:
     """The gated activation that a configuration names."""
     if activation.gate_bound is None:
         return functional.silu(gate) * up
-    return situ(gate, up, gate_bound=activation.gate_bound, up_bound=activation.up_bound)
+    bounded = situ
+    if choice(target).uses_triton:
+        from k31ctl.engine.kernels import situ as kernel  # noqa: PLC0415 - imports Triton
+
+        bounded = kernel.situ
+    return bounded(gate, up, gate_bound=activation.gate_bound, up_bound=activation.up_bound)
 
 
 class GatedMlp:
@@ -107,12 +134,12 @@ class GatedMlp:
         up = tensors.take("up_proj.weight", width, hidden)
         self._gate_up = Linear([gate, up], target)
         self._down = Linear([tensors.take("down_proj.weight", hidden, width)], target)
-        self._activation = activation
+        self._activation, self._target = activation, target
 
     def __call__(self, x_TD: Tensor) -> Tensor:
         """The output for each token."""
         gate, up = self._gate_up.split(x_TD)
-        return self._down(activate(self._activation, gate, up))
+        return self._down(activate(self._activation, gate, up, target=self._target))
 
 
 Mlp = Callable[[Tensor], Tensor]

@@ -3,7 +3,9 @@
 T tokens of all segments, D width, V vocabulary, S segments.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -15,9 +17,11 @@ from k31ctl.engine.cache import Cache, LayerMemory, latent_of, slot_rows
 from k31ctl.engine.config import EngineConfig
 from k31ctl.engine.experts import MoeLayer
 from k31ctl.engine.kda import KdaLayer
+from k31ctl.engine.kernels import choice
 from k31ctl.engine.latent_attention import LatentLayer
-from k31ctl.engine.linear import GatedMlp, Linear, Mlp, reorders, rms_norm, rows_are_slow
+from k31ctl.engine.linear import GatedMlp, Linear, Mlp, rms_norm
 from k31ctl.engine.residual import ResidualMix, Stream
+from k31ctl.engine.streamed import ExpertStore
 from k31ctl.engine.tensors import Target, Tensors
 from k31ctl.values import frozen
 
@@ -44,7 +48,14 @@ class Layer:
     """One layer: two mixes, two norms, a token mixer and a feed-forward part."""
 
     def __init__(
-        self, tensors: Tensors, config: EngineConfig, number: int, target: Target, *, packed: bool
+        self,
+        tensors: Tensors,
+        config: EngineConfig,
+        number: int,
+        target: Target,
+        *,
+        packed: bool,
+        store: ExpertStore | None,
     ) -> None:
         D, eps, mixer = config.hidden_size, config.norm_eps, config.mixers[number]
         self.begins_block = config.residual_block > 0 and number % config.residual_block == 0
@@ -76,7 +87,7 @@ class Layer:
             self.ffn = GatedMlp(mlp, kind, hidden=D, width=width, target=target)
         else:
             moe = tensors.inside("block_sparse_moe")
-            self.ffn = MoeLayer(moe, config.moe, target, packed=packed)
+            self.ffn = MoeLayer(moe, config.moe, target, packed=packed, store=store)
 
     def __call__(
         self, stream: Stream, segments: Sequence[Segment], cache: Cache, number: int, eps: float
@@ -172,13 +183,21 @@ class Model:
         target: Target,
         layers: range | None = None,
         packed_experts: bool = False,
+        store: ExpertStore | None = None,
     ) -> None:
-        self.config, self.target = config, target
+        choice(target)  # refuses at once what would be refused later
+        target = replace(target, forms=Counter())
+        self.config, self.target, self.store = config, target, store
         numbers = range(config.num_layers) if layers is None else layers
         inside = tensors.inside("model")
         self.layers = {
             number: Layer(
-                inside.inside(f"layers.{number}"), config, number, target, packed=packed_experts
+                inside.inside(f"layers.{number}"),
+                config,
+                number,
+                target,
+                packed=packed_experts,
+                store=store,
             )
             for number in numbers
         }
@@ -245,16 +264,20 @@ class Model:
 
     def paths(self) -> tuple[str, ...]:
         """Which code computes what, and why: nothing is chosen silently."""
-        if reorders(self.target):
-            linear = "linear: oneDNN, weights in its own order"
-            if rows_are_slow():
-                linear += "; torch for single rows, from a second copy, as there is no AVX-512"
-        elif self.target.device.type == "cpu":
-            linear = "linear: torch, because oneDNN cannot reorder this type here"
-        else:
-            linear = f"linear: torch on {self.target.device}"
+        forms = self.target.forms.most_common()
+        linear = tuple(f"{count} matrices: {form}" for form, count in forms)
+        kernels = choice(self.target).because
+        streamed: tuple[str, ...] = ()
+        if self.store is not None:
+            host, device = self.store.budget.host_bytes, self.store.budget.device_bytes
+            streamed = (
+                f"experts: streamed from the files, at most {host:,} bytes of them in host memory "
+                f"and {device:,} ready",
+            )
         return (
-            linear,
-            "attention, KDA, experts: plain torch",
+            *linear,
+            f"SiTU, KDA of single tokens, packed experts, sparse attention: {kernels}",
+            "everything else: torch",
+            *streamed,
             "KDA: token by token for one token, in chunks of 64 beyond",
         )

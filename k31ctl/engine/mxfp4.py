@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from k31ctl.engine.kernels import choice
 from k31ctl.engine.linear import Linear
 from k31ctl.engine.tensors import Target
 
@@ -57,13 +58,20 @@ def mxfp8_rounded(x_TC: Tensor) -> Tensor:
 
 
 class PackedLinear(Linear):
-    """``x Wᵀ`` where W stays packed and is spelled out for each product: less memory, slower."""
+    """``x Wᵀ`` where W stays packed: less memory; torch spells it out for each product."""
 
     def __init__(self, parts: list[tuple[Tensor, Tensor]], target: Target) -> None:
         self.widths = [len(packed) for packed, _ in parts]
-        self._packed = torch.cat([packed for packed, _ in parts]).to(target.device)
-        self._scale = torch.cat([scale for _, scale in parts]).to(target.device)
+        self.packed_RP = torch.cat([packed for packed, _ in parts]).to(target.device)
+        self.scale_RG = torch.cat([scale for _, scale in parts]).to(target.device)
+        self.num_bytes = self.packed_RP.nbytes + self.scale_RG.nbytes
+        self._uses_triton = choice(target).uses_triton
+        target.forms["packed as MXFP4"] += 1
 
     def __call__(self, x_TI: Tensor) -> Tensor:
         """The product."""
-        return functional.linear(x_TI, dequantise(self._packed, self._scale, dtype=x_TI.dtype))
+        if self._uses_triton:
+            from k31ctl.engine.kernels.mxfp4 import grouped  # noqa: PLC0415 - imports Triton
+
+            return grouped(x_TI, self.packed_RP[None], self.scale_RG[None], [len(x_TI)])
+        return functional.linear(x_TI, dequantise(self.packed_RP, self.scale_RG, dtype=x_TI.dtype))

@@ -19,9 +19,8 @@ from k31ctl.core.embedded import (
 from k31ctl.core.engine import Engine
 from k31ctl.core.model import Model as Shape
 from k31ctl.engine.checkpoint import Checkpoint, load_config, load_model
-from k31ctl.engine.linear import reorders, rows_are_slow
 from k31ctl.engine.model import Model
-from k31ctl.engine.tensors import Target
+from k31ctl.engine.tensors import Kernels, Target
 from k31ctl.errors import InputError, RefusedError
 from k31ctl.values import frozen
 
@@ -95,14 +94,14 @@ def choose(
     _check_layers(wish.layers, shape.num_layers)
     device, why_device = chosen_device(wish.device)
     dtype, why_type = chosen_type(wish.dtype, device)
-    target = Target(dtype=dtype, device=device, reordered=not wish.is_plain)
+    kernels = Kernels.PLAIN if wish.is_plain else Kernels.AUTO
+    target = Target(dtype=dtype, device=device, reordered=not wish.is_plain, kernels=kernels)
     names = Checkpoint(folder).files
     held = Held(
         layers=wish.layers or range(shape.num_layers),
         with_ends=wish.layers is None or any(name.endswith(_EMBEDDING) for name in names),
         element_bytes=dtype.itemsize,
         packed_experts=wish.experts == "packed",
-        copies=_copies(target),
         with_vision=any(name.startswith(_TOWER) for name in names),
     )
     longest = wish.max_model_len or min(load_config(folder).max_tokens, _USUAL_TOKENS)
@@ -136,11 +135,6 @@ def choose(
         plan=plan,
         reasons=(why_device, why_type, why_experts),
     )
-
-
-def _copies(target: Target) -> int:
-    """How often a matrix is held: in oneDNN's order, and once more where single rows want it."""
-    return 2 if reorders(target) and rows_are_slow() else 1
 
 
 def _check_layers(layers: range | None, num_layers: int) -> None:

@@ -1,6 +1,10 @@
 """Tensors by the checkpoint's names, and the device and type that the engine computes in."""
 
+from collections import Counter
 from collections.abc import Callable, Container
+from dataclasses import field
+from enum import StrEnum
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -8,22 +12,45 @@ from torch import Tensor
 from k31ctl.errors import InputError
 from k31ctl.values import frozen
 
+DTYPES: Final = {
+    "BF16": torch.bfloat16,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "U8": torch.uint8,
+}
+
+
+class Kernels(StrEnum):
+    """Who computes what torch is slow at: whoever can here, torch alone, or Triton or nobody."""
+
+    AUTO = "auto"
+    PLAIN = "plain"
+    TRITON = "triton"
+
 
 @frozen
 class Target:
-    """Where a model's weights go: their type, their device, and whether oneDNN may reorder them."""
+    """Where a model's weights go: their type, their device, and whether a CPU may reorder them.
+
+    ``forms`` counts how its matrices are kept.
+    """
 
     dtype: torch.dtype
     device: torch.device
     reordered: bool = True
+    kernels: Kernels = Kernels.AUTO
+    forms: Counter[str] = field(default_factory=Counter, compare=False)
 
     def weight(self, tensor: Tensor) -> Tensor:
-        """A weight in the type of the activations."""
-        return tensor.to(self.device, self.dtype)
+        """A weight in the type of the activations.
+
+        Always a copy: a tensor that is still mapped ends the process when its file is cut short.
+        """
+        return tensor.to(self.device, self.dtype, copy=True)
 
     def exact(self, tensor: Tensor) -> Tensor:
         """A small tensor in float32: norms, biases, taps and decays are never rounded to bf16."""
-        return tensor.to(self.device, torch.float32)
+        return tensor.to(self.device, torch.float32, copy=True)
 
 
 class Tensors:

@@ -33,7 +33,6 @@ def held(model: Model, *, layers: range | None = None, element_bytes: int = 2) -
         with_ends=layers is None,
         element_bytes=element_bytes,
         packed_experts=True,
-        copies=1,
     )
 
 

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from k31ctl.errors import RefusedError
 from k31ctl.fetch.hub import HubFile
+from k31ctl.fetch.seal import is_sha256, sealed, unsealed
 from k31ctl.values import frozen
 
 STATE_FOLDER: Final = ".k31ctl"
@@ -70,7 +71,7 @@ class Journal:
         found = self._proofs.get(file.path)
         if found is None or not file.content_id or found.content_id != file.content_id:
             return None
-        if found.size_bytes != file.size_bytes:
+        if found.size_bytes != file.size_bytes or file.sha256 not in (None, found.sha256):
             return None
         return self.standing_proof(file.path)
 
@@ -181,7 +182,9 @@ class Journal:
 
     def _save(self) -> None:
         with self._lock:
-            files = {path: _plain(proof) for path, proof in sorted(self._proofs.items())}
+            files = {
+                path: sealed(path, _plain(proof)) for path, proof in sorted(self._proofs.items())
+            }
             state = {"repo": self.repo, "rate_bytes_per_s": self.rate_bytes_per_s, "files": files}
             replace(self._path, state, sync=True)
             self._is_saved, self._saved_at = True, time.monotonic()
@@ -242,8 +245,11 @@ def _plain(proof: Proof) -> dict[str, object]:
 
 
 def _proofs(raw: Any) -> dict[str, Proof]:
+    """Return the proofs that are as they were written; a file without one is read again."""
     found = {}
     for path, entry in raw.items() if isinstance(raw, dict) else ():
-        with suppress(TypeError):
-            found[path] = Proof(**entry)
+        claims = unsealed(path, entry)
+        if claims is not None and is_sha256(claims.get("sha256")):
+            with suppress(TypeError):
+                found[path] = Proof(**claims)
     return found

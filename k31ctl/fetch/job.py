@@ -26,7 +26,7 @@ from k31ctl.fetch.manifest import (
 )
 from k31ctl.fetch.origins import Origins
 from k31ctl.fetch.pace import events_of
-from k31ctl.fetch.partial_marker import MARKER_NAME
+from k31ctl.fetch.partial_marker import MARKER_NAME, is_marker
 from k31ctl.fetch.planning import FetchPlan, FileState, chosen_files, file_plan
 from k31ctl.fetch.rate_probe import measured_rate
 from k31ctl.fetch.space import drop_probes, require_room, space_for
@@ -160,7 +160,7 @@ def _finished(
             for file, digest in proofs + _proven_before(plan, journal)
         ]
         record = _record(plan, files, request, now())
-        if record.is_complete:
+        if record.is_complete and not any(is_marker(file.path) for file in record.files):
             (request.folder / MARKER_NAME).unlink(missing_ok=True)  # a part that has become whole
         write_manifest(request.folder, record)
     return Finished(

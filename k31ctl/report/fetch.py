@@ -154,7 +154,7 @@ def plan_text(plan: FetchPlan | PartPlan) -> str:
         rows.append(("left of your quota", size(space.quota_bytes)))
     rows.append(("licence", licence_text(snapshot.licence, snapshot.gated)))
     rows.append(("proven against", _authority(snapshot)))
-    rows += [("note", note) for note in snapshot.notes]
+    rows += [("note", note) for note in plan.notes]
     head = f"{snapshot.repo} at {snapshot.commit[:8]}: {files(len(plan.files))}, {total}\n"
     return head + "".join(f"{label:<26}{text}\n" for label, text in rows)
 
@@ -211,7 +211,7 @@ def _planned(plan: FetchPlan | PartPlan) -> dict[str, Any]:
         "commit": plan.snapshot.commit,
         "licence": plan.snapshot.licence,
         "proven_against": _proven_against(plan.snapshot),
-        "notes": plan.snapshot.notes,
+        "notes": plan.notes,
         "gated": plan.snapshot.gated,
         "files": len(plan.files),
         "file_list": [

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from k31ctl.errors import InputError, K31Error, NotProvenError
+from k31ctl.errors import InputError, K31Error, NotProvenError, RefusedError
 from k31ctl.fetch.manifest import read_manifest
+from k31ctl.fetch.partial_marker import MARKER_NAME, MARKER_SCHEMA, require_whole
 from tests.fetch.conftest import Fetch, is_whole
 from tests.fetch.direct import Download
 from tests.fetch.hub_server import COMMIT, REPO, Answer, Fault, HubServer, status_once
@@ -252,6 +253,19 @@ def test_what_this_program_writes_is_not_taken_from_a_repository(
     assert (record.is_complete, len(record.files)) == (True, len(theirs))
     hub.files = theirs | ours
     assert Download(hub, tmp_path / "w").finish().bytes_downloaded == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--exclude", "k31ctl-*"), ("--include", "*.json")])
+def test_a_repository_that_is_a_part_does_not_become_a_whole(
+    hub: HubServer, fetch: Fetch, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    mark = {"schema": MARKER_SCHEMA, "selection": "--layers 0", "key": "x"}
+    hub.files = hub.files | {MARKER_NAME: json.dumps(mark).encode()}
+    done = fetch(*options)
+    assert done.returncode == 0, done.stderr
+    assert "a part of a checkpoint (k31ctl-partial.json)" in done.stderr
+    with pytest.raises(RefusedError, match="this is a part of a checkpoint: --layers 0"):
+        require_whole(tmp_path / "w")
 
 
 @pytest.mark.parametrize(

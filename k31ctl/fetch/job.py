@@ -25,6 +25,7 @@ from k31ctl.fetch.manifest import (
     write_manifest,
 )
 from k31ctl.fetch.origins import Origins
+from k31ctl.fetch.own_places import require_own_places
 from k31ctl.fetch.pace import events_of
 from k31ctl.fetch.partial_marker import MARKER_NAME, is_marker
 from k31ctl.fetch.planning import FetchPlan, FileState, chosen_files, file_plan
@@ -60,6 +61,7 @@ def look(hub: Hub, request: FetchRequest) -> FetchPlan:
 
     Raises RefusedError where the target cannot be written; whether there is room is in the plan.
     """
+    require_own_places(request.folder)
     snapshot = hub.snapshot(request.repo, request.revision)
     return _plan(hub, request, snapshot, Journal(request.folder), write=False)
 
@@ -84,6 +86,7 @@ def _run(
     hub: Hub, request: FetchRequest, throttle: Throttle, *, now: Callable[[], str]
 ) -> Generator[Event, None, None]:
     start = time.monotonic()
+    require_own_places(request.folder)
     snapshot = hub.snapshot(request.repo, request.revision)
     plan = _plan(hub, request, snapshot, Journal(request.folder), write=True)
     with ExitStack() as held:

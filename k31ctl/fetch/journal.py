@@ -11,6 +11,7 @@ the end of the machine. Which of them counts is decided by the boot in which the
 
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -29,6 +30,7 @@ STATE_FOLDER: Final = ".k31ctl"
 _STATE_BYTES: Final = 256
 _SAVE_EVERY_S: Final = 0.5
 _TEMPORARY: Final = ".tmp"
+_OF_A_PART: Final = re.compile(r"[0-9a-f]{32}\.(part|json)")
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -165,13 +167,16 @@ class Journal:
         self.part_path(file).unlink(missing_ok=True)
 
     def drop_strangers(self, files: Collection[HubFile]) -> int:
-        """Remove parts that belong to none of these files; returns their bytes."""
+        """Remove parts that belong to none of these files; returns their bytes.
+
+        What has another name than a part is not ours, and stays.
+        """
         kept = {self.part_path(file).stem for file in files}
         freed = 0
         for path in self.parts_folder.iterdir():
-            if path.name.split(".")[0] not in kept or path.suffix not in (".part", ".json"):
+            if _OF_A_PART.fullmatch(path.name) and path.stem not in kept:
                 with suppress(OSError):
-                    freed += path.stat().st_size
+                    freed += path.lstat().st_size
                     path.unlink()
         return freed
 

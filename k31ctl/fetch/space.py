@@ -122,12 +122,17 @@ def _require_names(folder: Path, there: Path, files: Sequence[HubFile]) -> None:
 
 
 def _require_places(folder: Path, files: Sequence[HubFile]) -> None:
-    """Refuse where a folder stands for a file, or a file for a folder."""
+    """Refuse where a folder stands for a file, or a file or a link for a folder.
+
+    Through a link the files would lie elsewhere; only the target itself may be one.
+    """
     parents = {parent for file in files for parent in Path(file.path).parents if parent.name}
-    wrong = [folder / path for path in sorted(parents) if _is_file(folder / path)]
+    wrong = [folder / path for path in sorted(parents) if _is_no_folder(folder / path)]
     wrong += [folder / file.path for file in files if (folder / file.path).is_dir()]
     for path in wrong[:1]:
         kind = "a folder" if path.is_dir() else "a file"
+        if path.is_symlink():
+            kind = "a link"
         raise RefusedError(
             f"{kind} is in the way of what is to be fetched",
             where=str(path),
@@ -136,8 +141,8 @@ def _require_places(folder: Path, files: Sequence[HubFile]) -> None:
         )
 
 
-def _is_file(path: Path) -> bool:
-    return path.exists() and not path.is_dir()
+def _is_no_folder(path: Path) -> bool:
+    return path.is_symlink() or (path.exists() and not path.is_dir())
 
 
 def _limit(there: Path, name: str, default: int) -> int:

@@ -13,7 +13,7 @@ from k31ctl.errors import K31Error
 from k31ctl.fetch.digest import Digest
 from k31ctl.fetch.hub import HubFile
 from k31ctl.fetch.journal import Journal, sync_folder
-from k31ctl.fetch.own_places import opened
+from k31ctl.fetch.own_places import make_folders, opened
 from k31ctl.fetch.trouble import StoppedError
 
 CHUNK_BYTES: Final = 8 * 1024 * 1024
@@ -201,8 +201,7 @@ class Transfer:
         if sync:
             self.sync()
         self.close()
-        path = self._journal.folder / self.file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = make_folders(self._journal.folder, self.file.path)
         self._journal.part_path(self.file).replace(path)
         if sync:
             sync_folder(path.parent)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from k31ctl.errors import RefusedError
+from k31ctl.fetch.events import Planned
 from tests.fetch.conftest import Fetch, is_whole
 from tests.fetch.direct import Download
 from tests.fetch.hub_server import HubServer
@@ -118,3 +119,49 @@ def test_what_is_not_a_part_among_the_parts_is_kept(hub: HubServer, tmp_path: Pa
     Download(hub, tmp_path / "w").finish()
     assert (stranger.read_bytes(), left.exists()) == (b"precious", False)
     assert is_whole(hub, tmp_path / "w")
+
+
+@pytest.mark.parametrize("target", ["elsewhere", "w/inside", "nowhere"])
+@pytest.mark.parametrize("options", [(), ("--dry-run",)], ids=["run", "dry run"])
+def test_a_link_for_a_folder_of_the_repository_is_refused(
+    hub: HubServer, fetch: Fetch, tmp_path: Path, target: str, options: tuple[str, ...]
+) -> None:
+    other = elsewhere(tmp_path / "w")
+    (tmp_path / "w" / "inside").mkdir(parents=True)
+    (tmp_path / "w" / "sub").symlink_to(tmp_path / target)
+    done = fetch(*options)
+    assert (done.returncode, done.stdout, hub.num_bytes()) == (4, "", 0)
+    assert done.stderr.splitlines()[:2] == [
+        "error: a link is in the way of what is to be fetched",
+        f"   at: {tmp_path / 'w' / 'sub'}  (rule fetch-in-the-way)",
+    ]
+    assert is_untouched(other)
+
+
+def test_a_link_that_appears_during_a_run_is_not_followed(hub: HubServer, tmp_path: Path) -> None:
+    hub.files = {"sub/a.bin": b"a" * 1000}
+    other = elsewhere(tmp_path / "w")
+    download = Download(hub, tmp_path / "w")
+    download.until(Planned)
+    (tmp_path / "w" / "sub").symlink_to(other)
+    with pytest.raises(RefusedError, match="a link is in the way of a folder"):
+        download.finish()
+    assert is_untouched(other)
+
+
+def test_a_target_that_is_itself_a_link_is_filled(hub: HubServer, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "w").symlink_to(tmp_path / "disk")
+    Download(hub, tmp_path / "w").finish()
+    assert is_whole(hub, tmp_path / "disk")
+
+
+def test_a_file_that_is_a_link_is_replaced_and_its_target_kept(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    other = elsewhere(tmp_path / "w")
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "config.json").symlink_to(other / "thesis.txt")
+    Download(hub, tmp_path / "w").finish()
+    assert is_whole(hub, tmp_path / "w")
+    assert is_untouched(other)

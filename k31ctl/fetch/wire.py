@@ -11,17 +11,18 @@ import time
 from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from os import environ
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from k31ctl.errors import InputError
+from k31ctl.fetch.header_values import retry_after_s, whole_number
 from k31ctl.fetch.trouble import StoppedError, unreachable, untrusted
 
 _CA_VARIABLES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _MOST_DRAINED: Final = 64 * 1024
-_DATED_WAIT_S: Final = 60.0
 
 Place = tuple[str, str, int]
 
@@ -38,9 +39,9 @@ class Response:
         self._socket = connection.sock  # kept: http.client lets go of one that will be closed
         self._answer = connection.getresponse()
         self.status = self._answer.status
-        length = self._answer.getheader("Content-Length")
+        length = whole_number(self._answer.getheader("Content-Length"))
         chunked = self._answer.getheader("Transfer-Encoding", "").lower() == "chunked"
-        self.length = int(length) if length and length.isdigit() and not chunked else None
+        self.length = None if chunked else length
 
     def header(self, name: str) -> str | None:
         """Return a header's value, or None where the server sent none."""
@@ -48,11 +49,9 @@ class Response:
 
     @property
     def retry_after_s(self) -> float | None:
-        """How long the server asks us to wait, in seconds; a date is read as one minute."""
-        text = self.header("Retry-After")
-        if not text:
-            return None
-        return float(text) if text.isdigit() else _DATED_WAIT_S
+        """How long the server asks us to wait, in seconds; None where it does not say."""
+        text, date = self.header("Retry-After"), self.header("Date")
+        return retry_after_s(text, date=date, now=datetime.now(UTC))
 
     def readinto(self, view: memoryview) -> int:
         """Fill memory from the body; returns the number of bytes, 0 at its end.

@@ -6,9 +6,9 @@ from contextlib import closing, contextmanager
 from typing import Final, TypeVar
 from urllib.parse import quote
 
-from k31ctl.errors import UsageError
 from k31ctl.fetch.authority import Authority
 from k31ctl.fetch.digest_text import is_digest
+from k31ctl.fetch.endpoint import endpoint_from
 from k31ctl.fetch.header_values import whole_number
 from k31ctl.fetch.origins import Counted, Origins, Readable
 from k31ctl.fetch.patience import Patience
@@ -106,7 +106,7 @@ class Hub:
         on_retry: Callable[[str, str, float], None] | None = None,
     ) -> None:
         """``on_retry`` is told what is asked again, why, and in how many seconds."""
-        self.endpoints = tuple(_endpoint(text) for text in endpoints)
+        self.endpoints = tuple(endpoint_from(text) for text in endpoints)
         self._token = token
         self._max_retries, self._backoff_s = max_retries, backoff_s
         self.on_retry = on_retry
@@ -305,21 +305,6 @@ class Hub:
             self.supports_ranges = False
             _skip(response, start, where)
         return Body(response, start=start, end=end, where=where)
-
-
-def _endpoint(text: str) -> str:
-    """Return an endpoint's address; raises UsageError where it is none or holds a password."""
-    try:
-        scheme, host, _ = origin(text)
-    except ValueError:
-        scheme = host = ""
-    if scheme not in ("http", "https") or not host or "@" in text or "?" in text:
-        raise UsageError(
-            "not the address of an endpoint",
-            where=text.rpartition("@")[2].partition("?")[0][:200],
-            remedy="write it as https://HOST or https://HOST/PATH, and the token into HF_TOKEN",
-        )
-    return text.rstrip("/")
 
 
 def _tag(header: str | None) -> str | None:

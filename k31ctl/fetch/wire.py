@@ -124,7 +124,7 @@ class Wire:
                 with self._lock:
                     self._answers.add(response)
                 return response  # noqa: TRY300
-            except (OSError, http.client.HTTPException, AttributeError) as error:
+            except (OSError, http.client.HTTPException, AttributeError, UnicodeError) as error:
                 self.give_back(place, connection, usable=False)
                 # A server may close an idle connection at any time; only a fresh one tells.
                 if not was_open or isinstance(error, TimeoutError):
@@ -205,24 +205,32 @@ class Wire:
         scheme, host, port = place
         if proxy is not None:
             host, port = proxy.hostname or "", proxy.port or _default_port(proxy.scheme)
-        connection: http.client.HTTPConnection
-        if scheme == "https":
-            connection = http.client.HTTPSConnection(
-                host, port, timeout=self._timeout_s, context=self._certificates()
-            )
-            if proxy is not None:
+        shown = f"{scheme}://{place[1]}:{place[2]}"
+        try:
+            connection = self._unopened(scheme, host, port)
+            if scheme == "https" and proxy is not None:
                 connection.set_tunnel(place[1], place[2], headers=_basic_login(proxy))
-        else:
-            connection = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+        except http.client.HTTPException:
+            raise unreachable("that is no name of a host", where=shown) from None
         try:
             connection.connect()
+        except UnicodeError:  # what the names of hosts are encoded with refuses it
+            connection.close()
+            raise unreachable("that is no name of a host", where=shown) from None
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise self.failure(error, shown=f"{scheme}://{place[1]}:{place[2]}") from None
+            raise self.failure(error, shown=shown) from None
         assert connection.sock is not None
         connection.sock.settimeout(self._stall_s)
         connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return connection
+
+    def _unopened(self, scheme: str, host: str, port: int) -> http.client.HTTPConnection:
+        if scheme == "https":
+            return http.client.HTTPSConnection(
+                host, port, timeout=self._timeout_s, context=self._certificates()
+            )
+        return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
 
     def _proxy(self, parts: SplitResult) -> SplitResult | None:
         proxies = getproxies()
@@ -230,9 +238,15 @@ class Wire:
         if not named or proxy_bypass(parts.netloc.rpartition("@")[2]):
             return None
         proxy = urlsplit(named if "://" in named else f"http://{named}")
-        if proxy.scheme != "http":
+        try:
+            is_usable = proxy.scheme == "http" and bool(proxy.hostname) and proxy.port != 0
+        except ValueError:  # a port that is none
+            is_usable = False
+        if not is_usable:
             raise InputError(
-                f"a proxy of kind {proxy.scheme} is not supported",
+                f"a proxy of kind {proxy.scheme} is not supported"
+                if proxy.scheme != "http"
+                else "the address of the proxy is none",
                 where=f"{parts.scheme}_proxy",
                 remedy="name an HTTP proxy, or unset the variable",
             )

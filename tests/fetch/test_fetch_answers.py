@@ -16,7 +16,7 @@ from k31ctl.fetch.manifest import read_manifest
 from k31ctl.fetch.partial_marker import MARKER_NAME, MARKER_SCHEMA, require_whole
 from tests.fetch.conftest import Fetch, is_whole
 from tests.fetch.direct import Download
-from tests.fetch.hub_server import COMMIT, REPO, Answer, Fault, HubServer, status_once
+from tests.fetch.hub_server import COMMIT, REPO, Answer, Fault, HubServer, running_hub, status_once
 
 FIRST = "model-00001-of-00002.safetensors"
 
@@ -194,6 +194,9 @@ def test_a_lasting_fault_is_one_clear_failure(
         ("ftp://127.0.0.1/x", "redirects to no address"),
         ("http://127.0.0.1:99999999/x", "redirects to no address"),
         ("http://[::1/x", "redirects to no address"),
+        ("http://a..b/x", "no name of a host"),
+        (f"http://{'a' * 70}.example/x", "no name of a host"),
+        ("http://127.0.0.1 x/x", "cannot be reached"),
     ],
 )
 def test_a_redirect_that_leads_nowhere_is_one_clear_failure(
@@ -204,6 +207,20 @@ def test_a_redirect_that_leads_nowhere_is_one_clear_failure(
     with pytest.raises(K31Error, match=told) as failed:
         Download(hub, tmp_path / "w", retries=1).finish()
     assert failed.value.exit_code == 6
+
+
+@pytest.mark.parametrize("kind", ["list", "bytes"])
+def test_after_a_redirect_to_no_host_the_next_endpoint_is_asked(
+    hub: HubServer, tmp_path: Path, kind: str
+) -> None:
+    elsewhere = "http://a..b/x"
+    bad = HubServer(files=hub.files, location=lambda *_: elsewhere)
+    if kind == "list":
+        bad.api_fault = lambda _: (302, {"Location": elsewhere}, b"")
+    with running_hub(bad):
+        Download(hub, tmp_path / "w", endpoints=(bad.url, hub.url)).finish()
+    assert is_whole(hub, tmp_path / "w")
+    assert bad.asked
 
 
 def test_a_token_that_is_withdrawn_meanwhile_is_told_as_that(

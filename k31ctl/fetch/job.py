@@ -30,7 +30,7 @@ from k31ctl.fetch.pace import events_of
 from k31ctl.fetch.partial_marker import MARKER_NAME, is_marker
 from k31ctl.fetch.planning import FetchPlan, FileState, chosen_files, file_plan
 from k31ctl.fetch.rate_probe import measured_rate
-from k31ctl.fetch.space import drop_probes, require_room, space_for
+from k31ctl.fetch.space import drop_probes, require_room, require_spellings, space_for
 from k31ctl.fetch.throttle import Throttle
 from k31ctl.fetch.trouble import disk_failure
 from k31ctl.fetch.workers import Workers
@@ -118,6 +118,7 @@ def _plan(
     hub: Hub, request: FetchRequest, snapshot: Snapshot, journal: Journal, *, write: bool
 ) -> FetchPlan:
     files = chosen_files(snapshot, include=request.include, exclude=request.exclude)
+    require_spellings(request.folder, files)
     entries = tuple(file_plan(file, journal) for file in files)
     to_get = sum(entry.bytes_to_get for entry in entries)
     space = space_for(request.folder, files, bytes_to_write=to_get, write=write)

@@ -84,7 +84,7 @@ class Journal:
             return None
         try:
             stat = (self.folder / path).stat()
-        except OSError:
+        except (OSError, ValueError):  # a name that this locale cannot write
             return None
         same = (stat.st_size, stat.st_mtime_ns) == (found.size_bytes, found.mtime_ns)
         return found if same else None

@@ -49,6 +49,7 @@ def space_for(folder: Path, files: Sequence[HubFile], *, bytes_to_write: int, wr
     the disk changes.
     """
     there = _nearest(folder)
+    require_spellings(folder, files)
     _require_names(folder, there, files)
     _require_places(folder, files)
     if write:
@@ -101,6 +102,20 @@ def require_room(space: Space) -> None:
             remedy="remove small files there, or name another folder with --to",
             rule="fetch-inodes",
         )
+
+
+def require_spellings(folder: Path, files: Sequence[HubFile]) -> None:
+    """Refuse names that this process cannot give to the system, before any file is looked at."""
+    for file in files:
+        try:
+            os.fsencode(file.path)
+        except UnicodeEncodeError:
+            raise RefusedError(
+                f"the locale cannot write the name {file.path[:80]!a}",
+                where=str(folder),
+                remedy="set LC_ALL=C.UTF-8 or PYTHONUTF8=1, or leave the file out with --exclude",
+                rule="fetch-locale",
+            ) from None
 
 
 def _require_names(folder: Path, there: Path, files: Sequence[HubFile]) -> None:

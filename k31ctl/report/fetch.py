@@ -69,7 +69,7 @@ def show_fetch(
             )
     except KeyboardInterrupt:
         lines.clear()
-        sys.stderr.write(f"stopped; what is here is kept. To go on:\n  {resume_command()}\n")
+        lines.write(f"stopped; what is here is kept. To go on:\n  {resume_command()}\n")
         raise
     finally:
         lines.clear()
@@ -105,7 +105,7 @@ def _shown(
                 plan = event.plan
                 _check_names(gates, plan)
                 if not (as_json or as_events):
-                    sys.stderr.write(plan_text(plan))
+                    lines.write(plan_text(plan))
             case Finished():
                 finished = event
             case _:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from k31ctl import units
 from k31ctl.core.gates import Gate, require_all, require_names
+from k31ctl.errors import K31Error
 from k31ctl.fetch.authority import Authority, AuthorityKind
 from k31ctl.fetch.events import Event, Finished, Planned, Retried
 from k31ctl.fetch.hub import Snapshot
@@ -59,7 +60,8 @@ def show_fetch(
 
     Raises the failure where a file could not be had or proven, and GateError for the first
     condition that is not met; an interrupt is shown with the command that goes on. A condition on
-    a name that the result does not have is refused before the first byte.
+    a name that the result does not have is refused before the first byte. The last of the events is
+    ``Finished``, or ``Failed`` where there is nothing to sum up.
     """
     lines = Lines(sys.stderr)
     try:
@@ -67,6 +69,10 @@ def show_fetch(
             plan, finished = _shown(
                 events, lines, gates=gates, as_json=as_json, as_events=as_events
             )
+    except K31Error as error:
+        if as_events:
+            sys.stdout.write(_failed_line(error))
+        raise
     except KeyboardInterrupt:
         lines.clear()
         lines.write(f"stopped; what is here is kept. To go on:\n  {resume_command()}\n")
@@ -185,6 +191,17 @@ def event_line(event: Event) -> str:
         case _:
             fields = plain(event)
     return json.dumps({"event": type(event).__name__} | fields, sort_keys=True) + "\n"
+
+
+def _failed_line(error: K31Error) -> str:
+    """Return the last line of a run that ends without a result: before its plan, as a rule."""
+    fields = {
+        "what": error.what,
+        "where": error.place,
+        "remedy": error.remedy,
+        "exit_code": error.exit_code,
+    }
+    return json.dumps({"event": "Failed"} | fields, sort_keys=True) + "\n"
 
 
 def resume_command() -> str:

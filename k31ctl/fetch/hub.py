@@ -6,9 +6,10 @@ from contextlib import closing, contextmanager
 from typing import Final, TypeVar
 from urllib.parse import quote
 
-from k31ctl.errors import UsageError
 from k31ctl.fetch.authority import Authority
 from k31ctl.fetch.digest_text import is_digest
+from k31ctl.fetch.endpoint import endpoint_from
+from k31ctl.fetch.header_values import whole_number
 from k31ctl.fetch.origins import Counted, Origins, Readable
 from k31ctl.fetch.patience import Patience
 from k31ctl.fetch.redirects import MOST_REDIRECTS, REDIRECTS, headers_for, redirected, too_many
@@ -105,7 +106,7 @@ class Hub:
         on_retry: Callable[[str, str, float], None] | None = None,
     ) -> None:
         """``on_retry`` is told what is asked again, why, and in how many seconds."""
-        self.endpoints = tuple(_endpoint(text) for text in endpoints)
+        self.endpoints = tuple(endpoint_from(text) for text in endpoints)
         self._token = token
         self._max_retries, self._backoff_s = max_retries, backoff_s
         self.on_retry = on_retry
@@ -262,12 +263,12 @@ class Hub:
         if response.status not in (_OK, _PARTIAL, *REDIRECTS):
             return
         commit = response.header("X-Repo-Commit")
-        size = response.header("X-Linked-Size")
+        size = whole_number(response.header("X-Linked-Size"))
         tag = _tag(response.header("X-Linked-Etag") or response.header("ETag"))
         problem = None
         if commit and commit != snapshot.commit:
             problem = f"the server sends commit {commit[:12]}, not {snapshot.commit[:12]}"
-        elif size and size.isdigit() and int(size) != file.size_bytes:
+        elif size is not None and size != file.size_bytes:
             problem = f"the server has {size} bytes where the commit has {file.size_bytes}"
         elif tag and not self._is_expected(tag, (endpoint, file.path), file):
             problem = "the content has changed under the same commit (its ETag is another one)"
@@ -306,21 +307,6 @@ class Hub:
         return Body(response, start=start, end=end, where=where)
 
 
-def _endpoint(text: str) -> str:
-    """Return an endpoint's address; raises UsageError where it is none or holds a password."""
-    try:
-        scheme, host, _ = origin(text)
-    except ValueError:
-        scheme = host = ""
-    if scheme not in ("http", "https") or not host or "@" in text or "?" in text:
-        raise UsageError(
-            "not the address of an endpoint",
-            where=text.rpartition("@")[2].partition("?")[0][:200],
-            remedy="write it as https://HOST or https://HOST/PATH, and the token into HF_TOKEN",
-        )
-    return text.rstrip("/")
-
-
 def _tag(header: str | None) -> str | None:
     return header.removeprefix("W/").strip('"') if header else None
 
@@ -330,13 +316,14 @@ def _end_of_range(response: Response, file: HubFile, start: int, end: int, where
     text = response.header("Content-Range") or ""
     span, _, total = text.removeprefix("bytes ").partition("/")
     first, _, last = span.partition("-")
-    if not (first.isdigit() and last.isdigit() and int(first) == start <= int(last) < end):
+    last_byte, num_bytes = whole_number(last), whole_number(total)
+    if last_byte is None or whole_number(first) != start or not start <= last_byte < end:
         raise broken(f"the server sends another range: {text[:60]!r}", where=where)
-    if total.isdigit() and int(total) != file.size_bytes:
+    if num_bytes not in (None, file.size_bytes):
         raise changed(
-            f"the server has {total} bytes where the commit has {file.size_bytes}", where=where
+            f"the server has {num_bytes} bytes where the commit has {file.size_bytes}", where=where
         )
-    return int(last) + 1
+    return last_byte + 1
 
 
 def _is_page(response: Response, file: HubFile) -> bool:

@@ -25,11 +25,12 @@ from k31ctl.fetch.manifest import (
     write_manifest,
 )
 from k31ctl.fetch.origins import Origins
+from k31ctl.fetch.own_places import require_own_places
 from k31ctl.fetch.pace import events_of
-from k31ctl.fetch.partial_marker import MARKER_NAME
+from k31ctl.fetch.partial_marker import MARKER_NAME, is_marker
 from k31ctl.fetch.planning import FetchPlan, FileState, chosen_files, file_plan
 from k31ctl.fetch.rate_probe import measured_rate
-from k31ctl.fetch.space import drop_probes, require_room, space_for
+from k31ctl.fetch.space import drop_probes, require_room, require_spellings, space_for
 from k31ctl.fetch.throttle import Throttle
 from k31ctl.fetch.trouble import disk_failure
 from k31ctl.fetch.workers import Workers
@@ -60,6 +61,7 @@ def look(hub: Hub, request: FetchRequest) -> FetchPlan:
 
     Raises RefusedError where the target cannot be written; whether there is room is in the plan.
     """
+    require_own_places(request.folder)
     snapshot = hub.snapshot(request.repo, request.revision)
     return _plan(hub, request, snapshot, Journal(request.folder), write=False)
 
@@ -84,6 +86,7 @@ def _run(
     hub: Hub, request: FetchRequest, throttle: Throttle, *, now: Callable[[], str]
 ) -> Generator[Event, None, None]:
     start = time.monotonic()
+    require_own_places(request.folder)
     snapshot = hub.snapshot(request.repo, request.revision)
     plan = _plan(hub, request, snapshot, Journal(request.folder), write=True)
     with ExitStack() as held:
@@ -115,6 +118,7 @@ def _plan(
     hub: Hub, request: FetchRequest, snapshot: Snapshot, journal: Journal, *, write: bool
 ) -> FetchPlan:
     files = chosen_files(snapshot, include=request.include, exclude=request.exclude)
+    require_spellings(request.folder, files)
     entries = tuple(file_plan(file, journal) for file in files)
     to_get = sum(entry.bytes_to_get for entry in entries)
     space = space_for(request.folder, files, bytes_to_write=to_get, write=write)
@@ -160,7 +164,7 @@ def _finished(
             for file, digest in proofs + _proven_before(plan, journal)
         ]
         record = _record(plan, files, request, now())
-        if record.is_complete:
+        if record.is_complete and not any(is_marker(file.path) for file in record.files):
             (request.folder / MARKER_NAME).unlink(missing_ok=True)  # a part that has become whole
         write_manifest(request.folder, record)
     return Finished(

@@ -11,6 +11,7 @@ the end of the machine. Which of them counts is decided by the boot in which the
 
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -22,12 +23,14 @@ from typing import Any, Final
 
 from k31ctl.errors import RefusedError
 from k31ctl.fetch.hub import HubFile
+from k31ctl.fetch.seal import is_sha256, sealed, unsealed
 from k31ctl.values import frozen
 
 STATE_FOLDER: Final = ".k31ctl"
 _STATE_BYTES: Final = 256
 _SAVE_EVERY_S: Final = 0.5
 _TEMPORARY: Final = ".tmp"
+_OF_A_PART: Final = re.compile(r"[0-9a-f]{32}\.(part|json)")
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -70,7 +73,7 @@ class Journal:
         found = self._proofs.get(file.path)
         if found is None or not file.content_id or found.content_id != file.content_id:
             return None
-        if found.size_bytes != file.size_bytes:
+        if found.size_bytes != file.size_bytes or file.sha256 not in (None, found.sha256):
             return None
         return self.standing_proof(file.path)
 
@@ -81,7 +84,7 @@ class Journal:
             return None
         try:
             stat = (self.folder / path).stat()
-        except OSError:
+        except (OSError, ValueError):  # a name that this locale cannot write
             return None
         same = (stat.st_size, stat.st_mtime_ns) == (found.size_bytes, found.mtime_ns)
         return found if same else None
@@ -164,13 +167,16 @@ class Journal:
         self.part_path(file).unlink(missing_ok=True)
 
     def drop_strangers(self, files: Collection[HubFile]) -> int:
-        """Remove parts that belong to none of these files; returns their bytes."""
+        """Remove parts that belong to none of these files; returns their bytes.
+
+        What has another name than a part is not ours, and stays.
+        """
         kept = {self.part_path(file).stem for file in files}
         freed = 0
         for path in self.parts_folder.iterdir():
-            if path.name.split(".")[0] not in kept or path.suffix not in (".part", ".json"):
+            if _OF_A_PART.fullmatch(path.name) and path.stem not in kept:
                 with suppress(OSError):
-                    freed += path.stat().st_size
+                    freed += path.lstat().st_size
                     path.unlink()
         return freed
 
@@ -181,7 +187,9 @@ class Journal:
 
     def _save(self) -> None:
         with self._lock:
-            files = {path: _plain(proof) for path, proof in sorted(self._proofs.items())}
+            files = {
+                path: sealed(path, _plain(proof)) for path, proof in sorted(self._proofs.items())
+            }
             state = {"repo": self.repo, "rate_bytes_per_s": self.rate_bytes_per_s, "files": files}
             replace(self._path, state, sync=True)
             self._is_saved, self._saved_at = True, time.monotonic()
@@ -242,8 +250,11 @@ def _plain(proof: Proof) -> dict[str, object]:
 
 
 def _proofs(raw: Any) -> dict[str, Proof]:
+    """Return the proofs that are as they were written; a file without one is read again."""
     found = {}
     for path, entry in raw.items() if isinstance(raw, dict) else ():
-        with suppress(TypeError):
-            found[path] = Proof(**entry)
+        claims = unsealed(path, entry)
+        if claims is not None and is_sha256(claims.get("sha256")):
+            with suppress(TypeError):
+                found[path] = Proof(**claims)
     return found

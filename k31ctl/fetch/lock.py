@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from k31ctl.errors import RefusedError
 from k31ctl.fetch.journal import STATE_FOLDER, boot_id
+from k31ctl.fetch.own_places import opened, require_own_places
 
 _TOUCH_S: Final = 5.0
 _SILENT_S: Final = 60.0
@@ -32,9 +33,10 @@ def locked(folder: Path, *, wait: bool, on_wait: Callable[[str], None]) -> Itera
     Raises RefusedError where another process has it and ``wait`` is false.
     """
     state_folder = folder / STATE_FOLDER
+    require_own_places(folder)
     state_folder.mkdir(parents=True, exist_ok=True)
     path = state_folder / "lock"
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    handle = opened(path, os.O_RDWR | os.O_CREAT)
     try:
         nonce = _taken(handle, path, wait=wait, on_wait=on_wait)
         ended = threading.Event()

@@ -11,6 +11,11 @@ MARKER_SCHEMA: Final = "k31ctl/partial/v1"
 _MAX_BYTES: Final = 1 << 20
 
 
+def is_marker(path: str) -> bool:
+    """Whether a path is that of the mark, on a filesystem that ignores case as well."""
+    return path.casefold() == MARKER_NAME
+
+
 def read_marker(folder: Path) -> dict[str, Any] | None:
     """What a folder says it is a part of; None where it is whole.
 

@@ -8,6 +8,7 @@ from stat import S_ISREG
 from k31ctl.errors import InputError
 from k31ctl.fetch.hub import HubFile, Snapshot
 from k31ctl.fetch.journal import Journal
+from k31ctl.fetch.partial_marker import MARKER_NAME, is_marker
 from k31ctl.fetch.space import Space
 from k31ctl.values import frozen
 
@@ -52,6 +53,14 @@ class FetchPlan:
     target: str = ""
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of the sources and of what they hold."""
+        if not any(is_marker(file.path) for file in self.snapshot.files):
+            return self.snapshot.notes
+        part = f"the repository says of itself that it is a part of a checkpoint ({MARKER_NAME})"
+        return (*self.snapshot.notes, part)
+
+    @property
     def bytes_total(self) -> int:
         """Size of all files, in bytes."""
         return sum(entry.file.size_bytes for entry in self.files)
@@ -79,7 +88,10 @@ class FetchPlan:
 def chosen_files(
     snapshot: Snapshot, *, include: tuple[str, ...], exclude: tuple[str, ...]
 ) -> tuple[HubFile, ...]:
-    """Return the files whose path matches; raises InputError where none does."""
+    """Return the files whose path matches; raises InputError where none does.
+
+    The mark of a part always comes along: without it the part would pass as a whole.
+    """
     found = tuple(
         file
         for file in snapshot.files
@@ -92,7 +104,8 @@ def chosen_files(
             where=f"{snapshot.repo} at {snapshot.commit[:12]}",
             remedy="change --include or --exclude, such as --include '*.safetensors'",
         )
-    return found
+    mark = tuple(file for file in snapshot.files if is_marker(file.path) and file not in found)
+    return found + mark
 
 
 def file_plan(file: HubFile, journal: Journal) -> FilePlan:

@@ -49,6 +49,7 @@ def space_for(folder: Path, files: Sequence[HubFile], *, bytes_to_write: int, wr
     the disk changes.
     """
     there = _nearest(folder)
+    require_spellings(folder, files)
     _require_names(folder, there, files)
     _require_places(folder, files)
     if write:
@@ -103,6 +104,20 @@ def require_room(space: Space) -> None:
         )
 
 
+def require_spellings(folder: Path, files: Sequence[HubFile]) -> None:
+    """Refuse names that this process cannot give to the system, before any file is looked at."""
+    for file in files:
+        try:
+            os.fsencode(file.path)
+        except UnicodeEncodeError:
+            raise RefusedError(
+                f"the locale cannot write the name {file.path[:80]!a}",
+                where=str(folder),
+                remedy="set LC_ALL=C.UTF-8 or PYTHONUTF8=1, or leave the file out with --exclude",
+                rule="fetch-locale",
+            ) from None
+
+
 def _require_names(folder: Path, there: Path, files: Sequence[HubFile]) -> None:
     """Refuse names that the filesystem cannot hold."""
     longest_name = _limit(there, "PC_NAME_MAX", 255)
@@ -122,12 +137,17 @@ def _require_names(folder: Path, there: Path, files: Sequence[HubFile]) -> None:
 
 
 def _require_places(folder: Path, files: Sequence[HubFile]) -> None:
-    """Refuse where a folder stands for a file, or a file for a folder."""
+    """Refuse where a folder stands for a file, or a file or a link for a folder.
+
+    Through a link the files would lie elsewhere; only the target itself may be one.
+    """
     parents = {parent for file in files for parent in Path(file.path).parents if parent.name}
-    wrong = [folder / path for path in sorted(parents) if _is_file(folder / path)]
+    wrong = [folder / path for path in sorted(parents) if _is_no_folder(folder / path)]
     wrong += [folder / file.path for file in files if (folder / file.path).is_dir()]
     for path in wrong[:1]:
         kind = "a folder" if path.is_dir() else "a file"
+        if path.is_symlink():
+            kind = "a link"
         raise RefusedError(
             f"{kind} is in the way of what is to be fetched",
             where=str(path),
@@ -136,8 +156,8 @@ def _require_places(folder: Path, files: Sequence[HubFile]) -> None:
         )
 
 
-def _is_file(path: Path) -> bool:
-    return path.exists() and not path.is_dir()
+def _is_no_folder(path: Path) -> bool:
+    return path.is_symlink() or (path.exists() and not path.is_dir())
 
 
 def _limit(there: Path, name: str, default: int) -> int:

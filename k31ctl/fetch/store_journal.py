@@ -2,11 +2,13 @@
 
 import json
 import threading
+from contextlib import suppress
 from typing import Any, Final
 
 from k31ctl.errors import RefusedError
 from k31ctl.fetch.hub import HubFile
 from k31ctl.fetch.object_store import ObjectStore, StoredFile
+from k31ctl.fetch.seal import is_sha256, sealed, unsealed
 from k31ctl.values import frozen
 
 _NAME: Final = ".k31ctl/journal.json"
@@ -31,8 +33,9 @@ class StoreJournal:
     def __init__(self, store: ObjectStore) -> None:
         self._store, self._lock = store, threading.Lock()
         raw = _read(store)
-        self.repo: str | None = raw.get("repo")
-        self._proofs = _proofs(raw)
+        repo = raw.get("repo")
+        self.repo: str | None = repo if isinstance(repo, str) else None
+        self._proofs = _proofs(raw.get("files"))
 
     def begin(self, repo: str) -> None:
         """Note whose files these are; raises RefusedError for another's."""
@@ -51,6 +54,8 @@ class StoreJournal:
         """Return the proof of a file that the store has unchanged since."""
         found = self._proofs.get(file.path)
         if found is None or not file.content_id or found.content_id != file.content_id:
+            return None
+        if file.sha256 not in (None, found.sha256):
             return None
         there = self._store.stat(file.path)
         known = StoredFile(size_bytes=found.size_bytes, tag=found.tag)
@@ -78,10 +83,7 @@ class StoreJournal:
             self._save()
 
     def _save(self) -> None:
-        files = {
-            path: {name: getattr(proof, name) for name in StoreProof.__slots__}  # type: ignore[attr-defined]
-            for path, proof in sorted(self._proofs.items())
-        }
+        files = {path: sealed(path, _plain(proof)) for path, proof in sorted(self._proofs.items())}
         state = {"schema": _SCHEMA, "repo": self.repo, "files": files}
         self._store.put(_NAME, json.dumps(state, indent=1).encode())
 
@@ -90,16 +92,22 @@ def _read(store: ObjectStore) -> dict[str, Any]:
     content = store.read_small(_NAME, most_bytes=_MAX_BYTES)
     try:
         found = json.loads(content or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) and found.get("schema") == _SCHEMA else {}
 
 
-def _proofs(raw: dict[str, Any]) -> dict[str, StoreProof]:
-    try:
-        return {
-            path: StoreProof(**entry | {"sources": tuple(entry["sources"])})
-            for path, entry in raw.get("files", {}).items()
-        }
-    except (TypeError, KeyError, AttributeError):
-        return {}
+def _plain(proof: StoreProof) -> dict[str, Any]:
+    plain = {name: getattr(proof, name) for name in StoreProof.__slots__}  # type: ignore[attr-defined]
+    return plain | {"sources": list(proof.sources)}
+
+
+def _proofs(raw: Any) -> dict[str, StoreProof]:
+    """Return the proofs that are as they were written; a file without one is sent again."""
+    found = {}
+    for path, entry in raw.items() if isinstance(raw, dict) else ():
+        claims = unsealed(path, entry)
+        if claims is not None and is_sha256(claims.get("sha256")):
+            with suppress(TypeError, KeyError):
+                found[path] = StoreProof(**claims | {"sources": tuple(claims["sources"])})
+    return found

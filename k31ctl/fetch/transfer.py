@@ -13,6 +13,7 @@ from k31ctl.errors import K31Error
 from k31ctl.fetch.digest import Digest
 from k31ctl.fetch.hub import HubFile
 from k31ctl.fetch.journal import Journal, sync_folder
+from k31ctl.fetch.own_places import make_folders, opened
 from k31ctl.fetch.trouble import StoppedError
 
 CHUNK_BYTES: Final = 8 * 1024 * 1024
@@ -63,10 +64,10 @@ class Transfer:
         resumable = self._journal.resumable_bytes(self.file)
         path = self._journal.part_path(self.file)
         path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        data = os.open(path, flags, 0o666)
+        data = opened(path, os.O_RDWR | os.O_CREAT)
         try:
-            self._handles = data, os.open(self._journal.state_path(self.file), flags, 0o666)
+            state = opened(self._journal.state_path(self.file), os.O_RDWR | os.O_CREAT)
+            self._handles = data, state
         except OSError:
             os.close(data)
             raise
@@ -200,8 +201,7 @@ class Transfer:
         if sync:
             self.sync()
         self.close()
-        path = self._journal.folder / self.file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = make_folders(self._journal.folder, self.file.path)
         self._journal.part_path(self.file).replace(path)
         if sync:
             sync_folder(path.parent)

@@ -11,17 +11,18 @@ import time
 from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from os import environ
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from k31ctl.errors import InputError
+from k31ctl.fetch.header_values import retry_after_s, whole_number
 from k31ctl.fetch.trouble import StoppedError, unreachable, untrusted
 
 _CA_VARIABLES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _MOST_DRAINED: Final = 64 * 1024
-_DATED_WAIT_S: Final = 60.0
 
 Place = tuple[str, str, int]
 
@@ -38,9 +39,9 @@ class Response:
         self._socket = connection.sock  # kept: http.client lets go of one that will be closed
         self._answer = connection.getresponse()
         self.status = self._answer.status
-        length = self._answer.getheader("Content-Length")
+        length = whole_number(self._answer.getheader("Content-Length"))
         chunked = self._answer.getheader("Transfer-Encoding", "").lower() == "chunked"
-        self.length = int(length) if length and length.isdigit() and not chunked else None
+        self.length = None if chunked else length
 
     def header(self, name: str) -> str | None:
         """Return a header's value, or None where the server sent none."""
@@ -48,11 +49,9 @@ class Response:
 
     @property
     def retry_after_s(self) -> float | None:
-        """How long the server asks us to wait, in seconds; a date is read as one minute."""
-        text = self.header("Retry-After")
-        if not text:
-            return None
-        return float(text) if text.isdigit() else _DATED_WAIT_S
+        """How long the server asks us to wait, in seconds; None where it does not say."""
+        text, date = self.header("Retry-After"), self.header("Date")
+        return retry_after_s(text, date=date, now=datetime.now(UTC))
 
     def readinto(self, view: memoryview) -> int:
         """Fill memory from the body; returns the number of bytes, 0 at its end.
@@ -125,7 +124,7 @@ class Wire:
                 with self._lock:
                     self._answers.add(response)
                 return response  # noqa: TRY300
-            except (OSError, http.client.HTTPException, AttributeError) as error:
+            except (OSError, http.client.HTTPException, AttributeError, UnicodeError) as error:
                 self.give_back(place, connection, usable=False)
                 # A server may close an idle connection at any time; only a fresh one tells.
                 if not was_open or isinstance(error, TimeoutError):
@@ -206,24 +205,32 @@ class Wire:
         scheme, host, port = place
         if proxy is not None:
             host, port = proxy.hostname or "", proxy.port or _default_port(proxy.scheme)
-        connection: http.client.HTTPConnection
-        if scheme == "https":
-            connection = http.client.HTTPSConnection(
-                host, port, timeout=self._timeout_s, context=self._certificates()
-            )
-            if proxy is not None:
+        shown = f"{scheme}://{place[1]}:{place[2]}"
+        try:
+            connection = self._unopened(scheme, host, port)
+            if scheme == "https" and proxy is not None:
                 connection.set_tunnel(place[1], place[2], headers=_basic_login(proxy))
-        else:
-            connection = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+        except http.client.HTTPException:
+            raise unreachable("that is no name of a host", where=shown) from None
         try:
             connection.connect()
+        except UnicodeError:  # what the names of hosts are encoded with refuses it
+            connection.close()
+            raise unreachable("that is no name of a host", where=shown) from None
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise self.failure(error, shown=f"{scheme}://{place[1]}:{place[2]}") from None
+            raise self.failure(error, shown=shown) from None
         assert connection.sock is not None
         connection.sock.settimeout(self._stall_s)
         connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return connection
+
+    def _unopened(self, scheme: str, host: str, port: int) -> http.client.HTTPConnection:
+        if scheme == "https":
+            return http.client.HTTPSConnection(
+                host, port, timeout=self._timeout_s, context=self._certificates()
+            )
+        return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
 
     def _proxy(self, parts: SplitResult) -> SplitResult | None:
         proxies = getproxies()
@@ -231,9 +238,15 @@ class Wire:
         if not named or proxy_bypass(parts.netloc.rpartition("@")[2]):
             return None
         proxy = urlsplit(named if "://" in named else f"http://{named}")
-        if proxy.scheme != "http":
+        try:
+            is_usable = proxy.scheme == "http" and bool(proxy.hostname) and proxy.port != 0
+        except ValueError:  # a port that is none
+            is_usable = False
+        if not is_usable:
             raise InputError(
-                f"a proxy of kind {proxy.scheme} is not supported",
+                f"a proxy of kind {proxy.scheme} is not supported"
+                if proxy.scheme != "http"
+                else "the address of the proxy is none",
                 where=f"{parts.scheme}_proxy",
                 remedy="name an HTTP proxy, or unset the variable",
             )

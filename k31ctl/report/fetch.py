@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from k31ctl import units
 from k31ctl.core.gates import Gate, require_all, require_names
+from k31ctl.errors import K31Error
 from k31ctl.fetch.authority import Authority, AuthorityKind
 from k31ctl.fetch.events import Event, Finished, Planned, Retried
 from k31ctl.fetch.hub import Snapshot
@@ -59,7 +60,8 @@ def show_fetch(
 
     Raises the failure where a file could not be had or proven, and GateError for the first
     condition that is not met; an interrupt is shown with the command that goes on. A condition on
-    a name that the result does not have is refused before the first byte.
+    a name that the result does not have is refused before the first byte. The last of the events is
+    ``Finished``, or ``Failed`` where there is nothing to sum up.
     """
     lines = Lines(sys.stderr)
     try:
@@ -67,9 +69,13 @@ def show_fetch(
             plan, finished = _shown(
                 events, lines, gates=gates, as_json=as_json, as_events=as_events
             )
+    except K31Error as error:
+        if as_events:
+            sys.stdout.write(_failed_line(error))
+        raise
     except KeyboardInterrupt:
         lines.clear()
-        sys.stderr.write(f"stopped; what is here is kept. To go on:\n  {resume_command()}\n")
+        lines.write(f"stopped; what is here is kept. To go on:\n  {resume_command()}\n")
         raise
     finally:
         lines.clear()
@@ -105,7 +111,7 @@ def _shown(
                 plan = event.plan
                 _check_names(gates, plan)
                 if not (as_json or as_events):
-                    sys.stderr.write(plan_text(plan))
+                    lines.write(plan_text(plan))
             case Finished():
                 finished = event
             case _:
@@ -154,7 +160,7 @@ def plan_text(plan: FetchPlan | PartPlan) -> str:
         rows.append(("left of your quota", size(space.quota_bytes)))
     rows.append(("licence", licence_text(snapshot.licence, snapshot.gated)))
     rows.append(("proven against", _authority(snapshot)))
-    rows += [("note", note) for note in snapshot.notes]
+    rows += [("note", note) for note in plan.notes]
     head = f"{snapshot.repo} at {snapshot.commit[:8]}: {files(len(plan.files))}, {total}\n"
     return head + "".join(f"{label:<26}{text}\n" for label, text in rows)
 
@@ -187,6 +193,17 @@ def event_line(event: Event) -> str:
     return json.dumps({"event": type(event).__name__} | fields, sort_keys=True) + "\n"
 
 
+def _failed_line(error: K31Error) -> str:
+    """Return the last line of a run that ends without a result: before its plan, as a rule."""
+    fields = {
+        "what": error.what,
+        "where": error.place,
+        "remedy": error.remedy,
+        "exit_code": error.exit_code,
+    }
+    return json.dumps({"event": "Failed"} | fields, sort_keys=True) + "\n"
+
+
 def resume_command() -> str:
     """Return the command that goes on: the one that was given."""
     return shlex.join(["k31ctl", *sys.argv[1:]])
@@ -211,7 +228,7 @@ def _planned(plan: FetchPlan | PartPlan) -> dict[str, Any]:
         "commit": plan.snapshot.commit,
         "licence": plan.snapshot.licence,
         "proven_against": _proven_against(plan.snapshot),
-        "notes": plan.snapshot.notes,
+        "notes": plan.notes,
         "gated": plan.snapshot.gated,
         "files": len(plan.files),
         "file_list": [

@@ -1,5 +1,6 @@
 """Progress: one line that is renewed on a terminal, and a line now and then elsewhere."""
 
+import os
 import shutil
 import time
 from typing import Final, TextIO
@@ -26,11 +27,15 @@ _MOST_FILES: Final = 8
 
 
 class Lines:
-    """Writes events to a stream, as bars where it is a terminal."""
+    """Writes events to a stream, as bars where it is a terminal.
 
-    def __init__(self, stream: TextIO) -> None:
+    What the stream does not take is dropped, for good where it is full or closed: a download does
+    not end because nobody can read how far it is.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
-        self._is_terminal = stream.isatty()
+        self._is_terminal = stream is not None and stream.isatty()
         self._num_drawn = 0
         self._last = time.monotonic()
 
@@ -42,14 +47,26 @@ class Lines:
         text = event_text(event)
         if text:
             self.clear()
-            self._stream.write(text + "\n")
+            self.write(text + "\n")
+
+    def write(self, text: str) -> None:
+        """Write text as it is."""
+        if self._stream is None:
+            return
+        try:
+            self._stream.write(text)
             self._stream.flush()
+        except BlockingIOError:  # a terminal that is busy just now
+            pass
+        except OSError:
+            os.dup2(
+                os.open(os.devnull, os.O_WRONLY), self._stream.fileno()
+            )  # or Python tries again
 
     def clear(self) -> None:
         """Remove the bars."""
         if self._num_drawn:
-            self._stream.write(f"\x1b[{self._num_drawn}A\x1b[J")
-            self._stream.flush()
+            self.write(f"\x1b[{self._num_drawn}A\x1b[J")
             self._num_drawn = 0
 
     def _progress(self, event: Progress) -> None:
@@ -57,12 +74,11 @@ class Lines:
             self.clear()
             width = shutil.get_terminal_size().columns - 1
             drawn = [line[:width] for line in progress_lines(event)]
-            self._stream.write("".join(f"{line}\n" for line in drawn))
+            self.write("".join(f"{line}\n" for line in drawn))
             self._num_drawn = len(drawn)
         elif time.monotonic() - self._last >= _EVERY_S:
             self._last = time.monotonic()
-            self._stream.write(progress_lines(event)[-1] + "\n")
-        self._stream.flush()
+            self.write(progress_lines(event)[-1] + "\n")
 
 
 def progress_lines(event: Progress) -> list[str]:

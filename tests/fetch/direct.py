@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from k31ctl.fetch.events import Event, Finished
+from k31ctl.fetch.events import Event, FileStarted, Finished
 from k31ctl.fetch.hub import Hub
 from k31ctl.fetch.job import FetchRequest, run
 from k31ctl.fetch.throttle import Throttle
@@ -76,6 +76,11 @@ class Download:
         if last.failure is not None:
             raise last.failure
         return last
+
+    def finish_checks(self) -> list[str]:
+        """Go on to the end; returns the files of the folder that were read again."""
+        self.finish()
+        return [event.path for event in self.of(FileStarted) if event.is_check]
 
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]

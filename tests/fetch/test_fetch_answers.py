@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from k31ctl.errors import InputError, K31Error, NotProvenError
+from k31ctl.errors import InputError, K31Error, NotProvenError, RefusedError
 from k31ctl.fetch.manifest import read_manifest
+from k31ctl.fetch.partial_marker import MARKER_NAME, MARKER_SCHEMA, require_whole
 from tests.fetch.conftest import Fetch, is_whole
 from tests.fetch.direct import Download
-from tests.fetch.hub_server import COMMIT, REPO, Answer, Fault, HubServer, status_once
+from tests.fetch.hub_server import COMMIT, REPO, Answer, Fault, HubServer, running_hub, status_once
 
 FIRST = "model-00001-of-00002.safetensors"
 
@@ -193,6 +194,9 @@ def test_a_lasting_fault_is_one_clear_failure(
         ("ftp://127.0.0.1/x", "redirects to no address"),
         ("http://127.0.0.1:99999999/x", "redirects to no address"),
         ("http://[::1/x", "redirects to no address"),
+        ("http://a..b/x", "no name of a host"),
+        (f"http://{'a' * 70}.example/x", "no name of a host"),
+        ("http://127.0.0.1 x/x", "cannot be reached"),
     ],
 )
 def test_a_redirect_that_leads_nowhere_is_one_clear_failure(
@@ -203,6 +207,20 @@ def test_a_redirect_that_leads_nowhere_is_one_clear_failure(
     with pytest.raises(K31Error, match=told) as failed:
         Download(hub, tmp_path / "w", retries=1).finish()
     assert failed.value.exit_code == 6
+
+
+@pytest.mark.parametrize("kind", ["list", "bytes"])
+def test_after_a_redirect_to_no_host_the_next_endpoint_is_asked(
+    hub: HubServer, tmp_path: Path, kind: str
+) -> None:
+    elsewhere = "http://a..b/x"
+    bad = HubServer(files=hub.files, location=lambda *_: elsewhere)
+    if kind == "list":
+        bad.api_fault = lambda _: (302, {"Location": elsewhere}, b"")
+    with running_hub(bad):
+        Download(hub, tmp_path / "w", endpoints=(bad.url, hub.url)).finish()
+    assert is_whole(hub, tmp_path / "w")
+    assert bad.asked
 
 
 def test_a_token_that_is_withdrawn_meanwhile_is_told_as_that(
@@ -252,6 +270,19 @@ def test_what_this_program_writes_is_not_taken_from_a_repository(
     assert (record.is_complete, len(record.files)) == (True, len(theirs))
     hub.files = theirs | ours
     assert Download(hub, tmp_path / "w").finish().bytes_downloaded == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--exclude", "k31ctl-*"), ("--include", "*.json")])
+def test_a_repository_that_is_a_part_does_not_become_a_whole(
+    hub: HubServer, fetch: Fetch, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    mark = {"schema": MARKER_SCHEMA, "selection": "--layers 0", "key": "x"}
+    hub.files = hub.files | {MARKER_NAME: json.dumps(mark).encode()}
+    done = fetch(*options)
+    assert done.returncode == 0, done.stderr
+    assert "a part of a checkpoint (k31ctl-partial.json)" in done.stderr
+    with pytest.raises(RefusedError, match="this is a part of a checkpoint: --layers 0"):
+        require_whole(tmp_path / "w")
 
 
 @pytest.mark.parametrize(

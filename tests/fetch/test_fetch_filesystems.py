@@ -16,7 +16,7 @@ import pytest
 
 from k31ctl.errors import RefusedError
 from k31ctl.fetch.events import Planned, Progress
-from tests.fetch.conftest import command, environment, is_whole
+from tests.fetch.conftest import Fetch, command, environment, is_whole
 from tests.fetch.direct import Download
 from tests.fetch.hub_server import HubServer
 
@@ -274,3 +274,20 @@ def test_what_a_killed_run_left_between_two_names_is_removed(
         path.write_bytes(b"{")
     Download(hub, tmp_path / "w").finish()
     assert not [path for path in left if path.exists()]
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",)], ids=["run", "dry run"])
+def test_a_name_that_the_locale_cannot_write_is_refused(
+    hub: HubServer, fetch: Fetch, options: tuple[str, ...]
+) -> None:
+    hub.files = hub.files | {"na\u00efve/d\u00e9.txt": b"x"}
+    ascii_only = {"PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
+    done = fetch(*options, **ascii_only)
+    assert (done.returncode, done.stdout, hub.num_bytes()) == (4, "", 0)
+    assert done.stderr.startswith(
+        "error: the locale cannot write the name 'na\\xefve/d\\xe9.txt'\n"
+    )
+    assert "set LC_ALL=C.UTF-8" in done.stderr
+    assert fetch("--exclude", "na*", **ascii_only).returncode == 0
+    assert fetch().returncode == 0
+    assert fetch("--exclude", "na*", **ascii_only).returncode == 0

@@ -161,6 +161,32 @@ def test_every_event_meets_the_schema(hub: HubServer, fetch: Fetch) -> None:
     assert verified == set(hub.files)
 
 
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("--revision", "nowhere"), 3),
+        (("--include", "nothing"), 3),
+        (("--gate", "no_such_name==1"), 2),
+        (("--layers", "0"), 3),
+    ],
+)
+def test_a_run_that_fails_before_its_plan_ends_with_an_event_that_says_so(
+    fetch: Fetch, options: tuple[str, ...], code: int
+) -> None:
+    done = fetch("--events", *options)
+    event = json.loads(done.stdout.splitlines()[-1])
+    SCHEMA.validate(event)
+    assert (event["event"], event["exit_code"], done.returncode) == ("Failed", code, code)
+    assert done.stderr.startswith(f"error: {event['what']}\n")
+
+
+def test_a_run_that_fails_after_its_plan_sums_up_as_before(hub: HubServer, fetch: Fetch) -> None:
+    hub.fault = status_once(404, {}, times=99)
+    done = fetch("--events", "--retries", "0")
+    assert (done.returncode, '"Failed"' in done.stdout) == (3, False), done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["event"] == "Finished"
+
+
 def test_a_kill_leaves_whole_lines_of_events(hub: HubServer, tmp_path: Path) -> None:
     some = random.Random(5)
     hub.fault = lambda answer: setattr(answer, "rate", 4e6)

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from k31ctl.errors import RefusedError
 from k31ctl.fetch.events import FileStarted, Finished, Mismatched, Planned, Waiting
 from k31ctl.fetch.manifest import read_manifest
+from k31ctl.fetch.seal import sealed, unsealed
 from tests.fetch.conftest import is_whole
 from tests.fetch.direct import Download
 from tests.fetch.hub_server import HubServer
@@ -225,10 +228,62 @@ def test_a_proof_of_another_length_counts_for_nothing(hub: HubServer, tmp_path: 
     with file.open("ab") as stream:
         stream.write(b"x")
     state = json.loads(journal.read_bytes())
-    state["files"][BIG] |= {"size_bytes": MIB + 1, "mtime_ns": file.stat().st_mtime_ns}
+    claims = unsealed(BIG, state["files"][BIG])
+    assert claims is not None
+    longer = {"size_bytes": MIB + 1, "mtime_ns": file.stat().st_mtime_ns}
+    state["files"][BIG] = sealed(BIG, claims | longer)
     journal.write_text(json.dumps(state))
     assert Download(hub, tmp_path / "w").finish().is_proven
     assert is_whole(hub, tmp_path / "w")
+
+
+@pytest.mark.parametrize("path", ["config.json", "model-00001-of-00002.safetensors"])
+@pytest.mark.parametrize("value", ["0" * 64, "0" * 63, 5, None, ["a"], {}], ids=str)
+def test_a_digest_that_was_changed_in_the_journal_is_no_proof(
+    hub: HubServer, tmp_path: Path, path: str, value: object
+) -> None:
+    Download(hub, tmp_path / "w").finish()
+    journal = tmp_path / "w" / ".k31ctl" / "journal.json"
+    state = json.loads(journal.read_bytes())
+    state["files"][path]["sha256"] = value
+    journal.write_text(json.dumps(state))
+    hub.forget()
+    assert Download(hub, tmp_path / "w").finish_checks() == [path]
+    assert hub.num_bytes() == 0
+    record = read_manifest(tmp_path / "w")
+    assert record is not None
+    assert {file.path: file.sha256 for file in record.files}[path] == hub.sha256(path)
+    assert not Download(hub, tmp_path / "w").finish_checks()
+
+
+def test_a_sealed_proof_that_contradicts_what_is_published_is_none(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    hub.files = {BIG: content(9, MIB)}
+    Download(hub, tmp_path / "w").finish()
+    journal = tmp_path / "w" / ".k31ctl" / "journal.json"
+    state = json.loads(journal.read_bytes())
+    claims = unsealed(BIG, state["files"][BIG])
+    assert claims is not None
+    state["files"][BIG] = sealed(BIG, claims | {"sha256": "0" * 64})
+    journal.write_text(json.dumps(state))
+    assert Download(hub, tmp_path / "w").finish_checks() == [BIG]
+    record = read_manifest(tmp_path / "w")
+    assert record is not None
+    assert record.files[0].sha256 == hub.sha256(BIG)
+
+
+@given(position=st.integers(0, 10**6), bit=st.integers(0, 7))
+@settings(max_examples=300, deadline=None)
+def test_no_bit_of_a_sealed_entry_can_turn_unseen(position: int, bit: int) -> None:
+    entry = {"content_id": "ab", "sha256": "0" * 64, "size_bytes": 7, "mtime_ns": 9, "synced": True}
+    text = bytearray(json.dumps(sealed("a.bin", entry)).encode())
+    text[position % len(text)] ^= 1 << bit
+    try:
+        changed_entry = json.loads(text)
+    except ValueError:
+        return
+    assert unsealed("a.bin", changed_entry) in (None, entry)
 
 
 @pytest.mark.parametrize(

@@ -197,14 +197,24 @@ def test_certificates_that_cannot_be_read_are_told_as_that(
 
 @pytest.mark.parametrize(
     "endpoint",
-    ["hub.example", "ftp://hub.example", "https://jo:secret@hub.example", "https://[::1"],
-)
+    [
+        "hub.example", "ftp://hub.example", "https://jo:secret@hub.example", "https://[::1",
+        "http://exa mple", "http://h:8199#secret", "http://h:8199?secret", "http://h\n", "http://",
+        "http://a..b", f"http://{'a' * 70}.example", "http://h:99999", "http://h/\u00e9", " http://h",
+    ],
+)  # fmt: skip
 def test_an_endpoint_that_is_none_or_holds_a_password_is_refused(
     fetch: Fetch, endpoint: str
 ) -> None:
     done = fetch("--endpoint", endpoint)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 3)
     assert "secret" not in done.stderr
+
+
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:99999", "http://", "http://a..b:3128"])
+def test_a_proxy_whose_address_is_none_is_one_clear_failure(fetch: Fetch, proxy: str) -> None:
+    done = fetch("--retries", "0", http_proxy=proxy)
+    assert (done.returncode in (3, 6), len(done.stderr.splitlines())) == (True, 3), done.stderr
 
 
 def only(path: str, fault: Fault) -> Fault:

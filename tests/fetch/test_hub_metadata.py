@@ -241,6 +241,26 @@ def test_nothing_that_a_hub_says_can_move_the_cursor_or_turn_the_text(hub: HubSe
         asked(hub)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "config\u200b.json", "config.json\ufeff", "\u2060", "a\u00adb", "a\u202eb", "a\u2028b",
+        " ", "a/ /b", "\u3000", "\u3164", "\u2800/x", "a/\u00a0",
+    ],
+)  # fmt: skip
+def test_a_path_that_does_not_show_what_it_is_is_refused(hub: HubServer, path: str) -> None:
+    hub.api_fault = answering(200, {}, listing("config.json", path))
+    with pytest.raises(InputError, match="unsafe path") as refused:
+        asked(hub)
+    assert refused.value.what.isascii()
+
+
+@pytest.mark.parametrize("path", ["a b", " a", "naïve/é漢🙂.txt", "a\u3000b", "é\u0301", "ﷺ"])
+def test_a_path_in_any_script_is_taken(hub: HubServer, path: str) -> None:
+    hub.api_fault = answering(200, {}, listing(path))
+    assert [file.path for file in asked(hub).files] == [path]
+
+
 def test_a_token_that_no_header_takes_is_told_at_once_and_not_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

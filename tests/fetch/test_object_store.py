@@ -210,6 +210,23 @@ def test_a_server_that_is_not_there_is_said(hub: HubServer, s3: S3Server) -> Non
     assert "Traceback" not in done.stderr
 
 
+def test_a_digest_that_was_changed_in_a_store_s_journal_is_no_proof(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    url = f"file://{tmp_path / 'store'}"
+    assert to_store(hub, url).returncode == 0
+    journal = tmp_path / "store" / ".k31ctl" / "journal.json"
+    state = json.loads(journal.read_bytes())
+    state["files"]["config.json"]["sha256"] = "0" * 64
+    journal.write_text(json.dumps(state))
+    hub.forget()
+    assert to_store(hub, url).returncode == 0
+    assert hub.num_bytes() == len(hub.files["config.json"])
+    record = json.loads((tmp_path / "store" / "k31ctl-manifest.json").read_bytes())
+    told = {file["path"]: file["sha256"] for file in record["files"]}
+    assert told["config.json"] == hub.sha256("config.json")
+
+
 def test_plain_files_are_a_store_like_another(hub: HubServer, tmp_path: Path) -> None:
     url = f"file://{tmp_path / 'store'}"
     assert to_store(hub, url).returncode == 0

@@ -197,10 +197,13 @@ def test_more_connections_than_allowed_are_told_to_come_back(
 def test_a_folder_that_is_being_filled_gives_each_file_once_it_is_proven(
     hub: HubServer, tmp_path: Path
 ) -> None:
-    def slowly(answer: Answer) -> None:
-        answer.rate = 2.0 * 2**20
+    may_go_on = threading.Event()
 
-    hub.fault = slowly
+    def held_back(answer: Answer) -> None:
+        if LARGEST in answer.path:
+            may_go_on.wait(60)
+
+    hub.fault = held_back
     filling = subprocess.Popen(
         [
             *[sys.executable, "-m", "k31ctl", "fetch", hub.repo, "--to", str(tmp_path / "node0")],
@@ -214,6 +217,7 @@ def test_a_folder_that_is_being_filled_gives_each_file_once_it_is_proven(
         time.sleep(0.02)
     with serving(tmp_path / "node0") as peer:
         early = ask(peer.url, f"/{hub.repo}/resolve/main/{LARGEST}")
+        may_go_on.set()
         done = fetched(hub, tmp_path / "b", "--from-peer", peer.url, "--offline")
     assert filling.wait(timeout=60) == 0
     assert (early[0], early[1]["Retry-After"]) == (503, "2")

@@ -136,6 +136,8 @@ def _context(
         open_ended=_is_open(launch, found),
         open_environment=found.open_environment,
         told_gpus_per_node=found.gpus_per_node,
+        told_memory_bytes=found.memory_bytes,
+        router_ports=found.router_ports,
         on_ray=found.on_ray,
     )
     whole = replace(draft_of_all, draft=_draft(store, draft_of_all.draft_name))

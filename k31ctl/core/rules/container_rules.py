@@ -125,16 +125,6 @@ def _startup_probe(context: LaunchContext) -> Iterable[Hit]:
     )
 
 
-def _host_memory(context: LaunchContext) -> Iterable[Hit]:
-    box, model = context.container, context.model
-    if box is None or box.host_memory_bytes is None or model is None or not context.is_k3:
-        return NOTHING
-    if box.host_memory_bytes >= 200 << 30:
-        return NOTHING
-    size = show_bytes(box.host_memory_bytes)
-    return hit(context, f"{size} of host memory do not carry the loading of 1.5 TB of weights")
-
-
 def _lost_shm(context: LaunchContext) -> Iterable[Hit]:
     box = context.container
     if box is None or not box.host_ipc or context.dp < 8:  # noqa: PLR2004
@@ -218,17 +208,8 @@ CONTAINER_RULES: Final = (
         check=_startup_probe,
     ),
     Rule(
-        id="host-memory",
-        severity=Severity.WARNING,
-        about="the container has too little host memory to load the weights",
-        remedy="give it 700 GiB for eight GPUs",
-        source="NVIDIA/TensorRT-LLM#17999; ai-dynamo/dynamo recipes/kimi-k3",
-        check=_host_memory,
-        failures=(29,),
-    ),
-    Rule(
         id="shm-left-behind",
-        severity=Severity.INFO,
+        severity=Severity.WARNING,
         about="many ranks share the /dev/shm of the host",
         remedy="clear /dev/shm before the start",
         source="llm-d/llm-d#352",

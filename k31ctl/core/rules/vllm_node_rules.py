@@ -84,10 +84,25 @@ def _nixl_context(context: LaunchContext) -> Iterable[Hit]:
 
 def _side_channel(context: LaunchContext) -> Iterable[Hit]:
     name = "VLLM_NIXL_SIDE_CHANNEL_HOST"
-    if context.variable(name) not in ("localhost", "127.0.0.1"):
+    host = context.variable(name)
+    if host not in ("localhost", "127.0.0.1"):
         return NOTHING
-    message = "the NIXL side channel listens on localhost, so no other node reaches it"
+    message = f"{name}={host}: the NIXL side channel listens where no other node reaches it"
     return hit(context, message, variable=name)
+
+
+def _side_channel_unset(context: LaunchContext) -> Iterable[Hit]:
+    name, here = "VLLM_NIXL_SIDE_CHANNEL_HOST", context.gpus_per_node
+    if _connector(context).casefold() != "nixlconnector" or context.wrapped:
+        return NOTHING
+    if name in context.launch.environment or not here or context.ranks < here:
+        return NOTHING
+    return hit(
+        context,
+        f"{name} is not set, so the NIXL side channel listens on localhost, and a server that "
+        f"takes all {here} GPUs of a node has its other half on another",
+        "--kv-transfer-config",
+    )
 
 
 def _lmcache(context: LaunchContext) -> Iterable[Hit]:
@@ -162,12 +177,18 @@ def _ray_pipeline(context: LaunchContext) -> Iterable[Hit]:
 
 
 def _autotune(context: LaunchContext) -> Iterable[Hit]:
-    if context.gpu not in BLACKWELL or not context.value("--enable-flashinfer-autotune"):
+    flag = "--enable-flashinfer-autotune"
+    if context.gpu not in BLACKWELL or context.nodes <= 1 or context.value(flag) is False:
         return NOTHING
-    if context.nodes <= 1:
+    if context.fields("--kernel-config").get("enable_flashinfer_autotune") is False:
+        return NOTHING
+    if not context.value(flag) and (context.open_ended or context.wrapped):
         return NOTHING
     message = "FlashInfer's autotuning at start was too slow or unstable over several nodes"
-    return hit(context, message, "--enable-flashinfer-autotune")
+    if not context.has(flag):
+        message += ", and it is on unless --disable-flashinfer-autotune is written"
+    change = None if context.has(flag) else Change(add=("--disable-flashinfer-autotune",))
+    return hit(context, message, flag, change=change)
 
 
 VLLM_NODE_RULES: Final = (
@@ -240,6 +261,17 @@ VLLM_NODE_RULES: Final = (
         check=_side_channel,
         engines=("vllm",),
         failures=(48,),
+    ),
+    Rule(
+        id="nixl-side-channel-unset",
+        unset=True,
+        severity=Severity.WARNING,
+        about="the NIXL side channel stays on localhost, and the other half is on another node",
+        remedy="set VLLM_NIXL_SIDE_CHANNEL_HOST to the node's address",
+        source="ai-dynamo/nixl#1614, NVIDIA/srt-slurm#11",
+        check=_side_channel_unset,
+        engines=("vllm",),
+        failures=(47, 48),
     ),
     Rule(
         id="vllm-lmcache-hybrid",

@@ -27,6 +27,18 @@ def test_a_rule_finds_its_failing_case_and_not_its_passing_one(rule_id: str) -> 
     assert rule_id not in found(passing)
 
 
+@pytest.mark.parametrize("rule_id", [rule.id for rule in RULES])
+def test_a_finding_names_every_flag_and_variable_that_it_is_about(rule_id: str) -> None:
+    command, more = CASES[rule_id][0]
+    asked = context(command, **more)
+    for finding in (each for each in check(asked) if each.id == rule_id):
+        told = f"{finding.message} {finding.remedy}"
+        settings = [s for s in asked.launch.settings if {*s.positions} & {*finding.positions}]
+        unnamed = [s.flag for s in settings if s.flag not in told and s.spelling not in told]
+        assert unnamed == []
+        assert finding.variable in told
+
+
 def test_no_case_is_of_a_rule_that_is_gone() -> None:
     assert set(CASES) == set(IDS)
 

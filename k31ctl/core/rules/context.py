@@ -69,7 +69,8 @@ class LaunchContext:
     say nothing. ``nodes`` is 0 where nothing says how many there are; ``told_gpus_per_node`` and
     ``told_memory_bytes`` are what a batch script asks for, 0 where it does not. ``router_ports``
     are the bootstrap ports of prefill servers by the router of the same file. ``on_ray`` is
-    whether the file speaks of a Ray cluster, ``published`` whether the launch has every setting of a published recipe.
+    whether the file speaks of a Ray cluster, ``published`` whether the launch has every
+    setting of a published recipe.
     """
 
     launch: Launch

@@ -190,8 +190,8 @@ def _bare_install(context: LaunchContext) -> Iterable[Hit]:
         return NOTHING
     return hit(
         context,
-        "the file installs the engine and not blobfile, without which tiktoken cannot read the "
-        "vocabulary from a remote path",
+        f"the file installs {' '.join(context.installs)[:80]} and not blobfile, without which "
+        "tiktoken cannot read the vocabulary from a remote path",
     )
 
 
@@ -311,7 +311,7 @@ MODEL_RULES: Final = (
         id="install-without-blobfile",
         severity=WARNING,
         about="the file installs an engine into a bare environment without blobfile",
-        remedy="install blobfile too, or use the official image or local files",
+        remedy="add blobfile to pip install, or use the official image or local files",
         source="vllm-project/vllm#21750",
         check=_bare_install,
         failures=(43,),

@@ -39,7 +39,7 @@ def _loopback(context: LaunchContext) -> Iterable[Hit]:
     names = [n for n in _NICS if context.variable(n) == "lo"]
     if not names or context.size("nnodes") == 1:
         return NOTHING
-    return hit(context, f"{names[0]} names the loopback", variable=names[0])
+    return hit(context, f"{names[0]}=lo names the loopback", variable=names[0])
 
 
 def _local_address(context: LaunchContext) -> Iterable[Hit]:
@@ -115,7 +115,8 @@ PLACE_RULES: Final = (
         absence=True,
         severity=Severity.ERROR,
         about="several nodes meet at the loopback",
-        remedy="write the address of the first node",
+        remedy="write the address of the first node behind --master-addr, or --dist-init-addr of "
+        "SGLang and TokenSpeed",
         source="vLLM 0.33.0 config/parallel.py",
         check=_local_address,
     ),

@@ -79,7 +79,7 @@ def _attention_rank_of_one(context: LaunchContext) -> Iterable[Hit]:
     if context.ranks > 8:  # noqa: PLR2004
         return NOTHING
     message = "attention on single ranks keeps all its weights on each GPU and runs out of memory"
-    return hit(context, message, "--attn-dp-size", "--dp-size", remedy="use 2 groups of TP 4")
+    return hit(context, message, "--attn-dp-size", "--dp-size", remedy="write --attn-dp-size 2")
 
 
 def _context_backend(context: LaunchContext) -> Iterable[Hit]:
@@ -229,7 +229,7 @@ SGLANG_RULES: Final = (
         id="sglang-attention-tp1",
         severity=Severity.WARNING,
         about="attention data parallelism leaves one rank to a group on eight GPUs",
-        remedy="use 2 groups of TP 4",
+        remedy="write --attn-dp-size 2, which makes groups of TP 4",
         source="SGLang cookbook, Kimi-K3",
         check=_attention_rank_of_one,
         engines=("sglang",),
@@ -265,7 +265,7 @@ SGLANG_RULES: Final = (
         id="sglang-dcp-transfer",
         severity=Severity.ERROR,
         about="a decode server with decode-context parallelism has another transfer backend",
-        remedy="take nixl, mooncake, mori or ascend",
+        remedy="write --disaggregation-transfer-backend nixl, mooncake, mori or ascend",
         source="SGLang 0.5.23 srt/server_args.py",
         check=_context_transfer,
         engines=("sglang",),

@@ -103,7 +103,7 @@ def _rounding(context: LaunchContext) -> Iterable[Hit]:
     flag = "--enable-mamba-cache-stochastic-rounding"
     if not context.value(flag) or context.text("--mamba-ssm-dtype") == "float16":
         return NOTHING
-    return hit(context, "stochastic rounding needs a float16 state", flag)
+    return hit(context, "stochastic rounding needs --mamba-ssm-dtype float16", flag)
 
 
 def _hierarchical(context: LaunchContext) -> Iterable[Hit]:
@@ -123,15 +123,17 @@ def _lmcache(context: LaunchContext) -> Iterable[Hit]:
     if not context.value("--enable-lmcache"):
         return NOTHING
     broken = [
-        (bool(context.draft_method), "speculation"),
-        (context.dp > 1, "data parallelism"),
-        (context.size("dcp") > 1, "decode-context parallelism"),
-        (bool(context.role), "disaggregation"),
+        (bool(context.draft_method), "speculation", _ALGORITHM),
+        (context.dp > 1, "data parallelism", "--attn-dp-size"),
+        (context.dp > 1, "", "--dp-size"),
+        (context.size("dcp") > 1, "decode-context parallelism", "--dcp-size"),
+        (bool(context.role), "disaggregation", "--disaggregation-mode"),
     ]
-    found = [text for is_broken, text in broken if is_broken]
+    found = [text for is_broken, text, _ in broken if is_broken and text]
+    flags = [flag for is_broken, _, flag in broken if is_broken]
     if not found:
         return NOTHING
-    return hit(context, f"LMCache does not go with {', '.join(found)}", "--enable-lmcache")
+    return hit(context, f"LMCache does not go with {', '.join(found)}", "--enable-lmcache", *flags)
 
 
 def _cache_rows(context: LaunchContext) -> Iterable[Hit]:
@@ -193,7 +195,7 @@ def _length(context: LaunchContext) -> Iterable[Hit]:
     if context.variable("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN") in ("1", "true", "True"):
         return NOTHING
     limit = model.max_position_embeddings
-    message = f"--context-length {length:,.0f} is beyond the {limit:,} tokens of {model.name}"
+    message = f"--context-length {length:.0f} is beyond the {limit:,} tokens of {model.name}"
     return hit(context, message, "--context-length", remedy=f"write --context-length {limit}")
 
 

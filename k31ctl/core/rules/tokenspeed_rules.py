@@ -78,6 +78,8 @@ def _vision(context: LaunchContext) -> Iterable[Hit]:
         context,
         f"TP {tp} does not divide the 12 heads of the vision encoder",
         "--mm-encoder-tp-mode",
+        "--tensor-parallel-size",
+        "--attn-tp-size",
         change=Change(add=("--mm-encoder-tp-mode", "data"))
         if not context.has("--mm-encoder-tp-mode")
         else None,

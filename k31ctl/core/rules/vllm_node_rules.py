@@ -60,7 +60,7 @@ def _conv_layout(context: LaunchContext) -> Iterable[Hit]:
         return NOTHING
     return hit(
         context,
-        "NIXL moves convolution states only in the layout DS",
+        "NixlConnector moves convolution states only in the layout DS",
         "--kv-transfer-config",
         variable="VLLM_SSM_CONV_STATE_LAYOUT",
         change=Change(variables={"VLLM_SSM_CONV_STATE_LAYOUT": "DS"}),
@@ -70,7 +70,7 @@ def _conv_layout(context: LaunchContext) -> Iterable[Hit]:
 def _nixl(context: LaunchContext) -> Iterable[Hit]:
     if not context.is_k3 or _connector(context).casefold() != "nixlconnector":
         return NOTHING
-    message = "garbled text was reported for this model, only when disaggregated with NIXL"
+    message = "garbled text was reported for this model, only when disaggregated by NixlConnector"
     return hit(context, message, "--kv-transfer-config")
 
 
@@ -78,7 +78,7 @@ def _nixl_context(context: LaunchContext) -> Iterable[Hit]:
     tp, dcp = context.size("tp"), context.size("dcp")
     if _connector(context).casefold() != "nixlconnector" or dcp in (1, tp):
         return NOTHING
-    message = f"NIXL wants decode-context parallelism 1 or {tp}, not {dcp}"
+    message = f"NixlConnector wants decode-context parallelism 1 or {tp}, not {dcp}"
     return hit(context, message, "--decode-context-parallel-size")
 
 
@@ -108,7 +108,7 @@ def _side_channel_unset(context: LaunchContext) -> Iterable[Hit]:
 def _lmcache(context: LaunchContext) -> Iterable[Hit]:
     if not context.is_k3 or "lmcache" not in _connector(context).casefold():
         return NOTHING
-    message = "LMCache corrupted shared prefixes of models with linear layers"
+    message = f"{_connector(context)} corrupted shared prefixes of models with linear layers"
     return hit(context, message, "--kv-transfer-config")
 
 
@@ -129,7 +129,8 @@ def _uneven_nodes(context: LaunchContext) -> Iterable[Hit]:
     if nodes == 1 or ranks * context.dp % nodes == 0:
         return NOTHING
     message = f"{ranks * context.dp} ranks do not divide among {nodes} nodes"
-    return hit(context, message, "--nnodes")
+    sizes = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
+    return hit(context, message, "--nnodes", *sizes)
 
 
 def _balancers(context: LaunchContext) -> Iterable[Hit]:
@@ -182,7 +183,8 @@ def _autotune(context: LaunchContext) -> Iterable[Hit]:
         return NOTHING
     if context.fields("--kernel-config").get("enable_flashinfer_autotune") is False:
         return NOTHING
-    if not context.value(flag) and (context.open_ended or context.wrapped):
+    is_elsewhere = context.open_ended or context.wrapped or context.on_ray
+    if not context.value(flag) and is_elsewhere:
         return NOTHING
     message = "FlashInfer's autotuning at start was too slow or unstable over several nodes"
     if not context.has(flag):
@@ -277,7 +279,7 @@ VLLM_NODE_RULES: Final = (
         id="vllm-lmcache-hybrid",
         severity=Severity.WARNING,
         about="LMCache keeps prefixes of a model with linear layers",
-        remedy="leave LMCache out; --enable-prefix-caching keeps prefixes on the GPUs",
+        remedy="leave --kv-transfer-config out; --enable-prefix-caching keeps prefixes on the GPUs",
         source="vllm-project/vllm#50953, LMCache/LMCache#4247",
         check=_lmcache,
         engines=("vllm",),

@@ -142,7 +142,7 @@ def _context(
     )
     whole = replace(draft_of_all, draft=_draft(store, draft_of_all.draft_name))
     nodes = _nodes(whole, found, asked)
-    published = nodes > 1 >= whole.told_nodes and _is_published(store, launch, flags)
+    published = nodes > 1 and _is_published(store, launch, flags)
     whole = replace(whole, nodes=nodes, published=published)
     if whole.node is not None and model is not None:
         whole = replace(whole, speed=load_speed(store, None))

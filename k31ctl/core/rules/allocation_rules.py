@@ -14,7 +14,6 @@ _VISIBLE: Final = (
     "CUDA_VISIBLE_DEVICES",
     "HIP_VISIBLE_DEVICES",
     "ROCR_VISIBLE_DEVICES",
-    "NVIDIA_VISIBLE_DEVICES",
 )
 _DEVICES: Final = re.compile(r"(\d+|GPU-[0-9a-f-]+)(,(\d+|GPU-[0-9a-f-]+))*", re.IGNORECASE)
 _SIZES: Final = (
@@ -35,14 +34,15 @@ def _few_in_job(context: LaunchContext) -> Iterable[Hit]:
     given = context.told_gpus_per_node
     if context.kind is not FileKind.SBATCH or not given or context.on_ray:
         return NOTHING
-    nodes = max(1, context.nodes, context.told_nodes)
-    if context.ranks <= given * nodes:
+    nodes = _num_nodes(context)
+    if not nodes or context.ranks <= given * nodes:
         return NOTHING
     per_node = -(-context.ranks // nodes)
+    where = "its node" if nodes == 1 else f"each of {nodes} nodes"
     return hit(
         context,
-        f"the layout takes {context.ranks} GPUs, and #SBATCH --gpus-per-node={given} gives "
-        f"{given} on each of {nodes} node{'s' if nodes > 1 else ''}",
+        f"the layout takes {context.ranks} GPUs, and #SBATCH --gpus-per-node={given}, or "
+        f"--gres=gpu:{given}, gives the job {given} on {where}",
         *_SIZES,
         remedy=f"write #SBATCH --gpus-per-node={per_node}, or a smaller layout",
     )
@@ -67,9 +67,18 @@ def _few_visible(context: LaunchContext) -> Iterable[Hit]:
 def _ranks_here(context: LaunchContext) -> int:
     """The ranks that one command starts on its own node, at least."""
     backends = ("--distributed-executor-backend", "--data-parallel-backend")
-    if context.on_ray or any(context.text(flag) == "ray" for flag in backends):
+    nodes = _num_nodes(context)
+    is_one_each = any(context.text(flag) in ("ray", "external_launcher") for flag in backends)
+    if context.on_ray or is_one_each or not nodes:
         return 1
-    return -(-ranks_of_command(context) // max(1, context.nodes, context.told_nodes))
+    return -(-ranks_of_command(context) // nodes)
+
+
+def _num_nodes(context: LaunchContext) -> int:
+    """The nodes that the launch runs on, 0 where only the run knows."""
+    is_open = context.has("--nnodes") and not context.number("--nnodes", 0)
+    nodes = max(1, context.nodes, context.told_nodes)
+    return 0 if is_open and nodes == 1 else nodes
 
 
 def _host_memory(context: LaunchContext) -> Iterable[Hit]:
@@ -83,12 +92,13 @@ def _host_memory(context: LaunchContext) -> Iterable[Hit]:
     if given >= enough:
         return NOTHING
     whole = model.published.total_bytes if model.published is not None else None
-    share = (whole or 0) // max(1, context.nodes, context.told_nodes)
+    nodes = _num_nodes(context)
+    share = (whole or 0) // nodes if nodes else 0
+    loads = f", and a node loads {show_bytes(share)} of weights" if share else ""
     return hit(
         context,
-        f"{where} gives {show_bytes(given)} of host memory, and a node loads "
-        f"{show_bytes(share)} of weights: the recipes give {show_bytes(enough)} to "
-        f"{min(gpus, max(1, context.ranks))} GPUs",
+        f"{where} gives {show_bytes(given)} of host memory{loads}: the recipes give "
+        f"{show_bytes(enough)} to {min(gpus, max(1, context.ranks))} GPUs",
         remedy="write #SBATCH --mem=0, which is all of the node"
         if where.startswith("#")
         else f"write {show_bytes(enough)} or more, or leave the limit out",

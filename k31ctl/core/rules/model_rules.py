@@ -163,7 +163,7 @@ def _quantization(context: LaunchContext) -> Iterable[Hit]:
             "checkpoint and loads its compressed tensors as mxfp4"
         )
         return hit(context, message, "--quantization", severity=Severity.WARNING)
-    if given == "none" or "nvfp4" in context.launch.model.casefold():
+    if given in ("", "none") or "$" in given or "nvfp4" in context.launch.model.casefold():
         return NOTHING
     return hit(
         context,

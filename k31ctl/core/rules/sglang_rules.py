@@ -84,7 +84,7 @@ def _attention_rank_of_one(context: LaunchContext) -> Iterable[Hit]:
 
 def _context_backend(context: LaunchContext) -> Iterable[Hit]:
     flags = ("--decode-attention-backend", "--attention-backend")
-    flag = next((flag for flag in flags if context.text(flag)), "")
+    flag = next((flag for flag in flags if context.has(flag)), "")
     backend = context.text(flag)
     if context.size("dcp") == 1 or backend not in _NO_CONTEXT_PARALLEL:
         return NOTHING

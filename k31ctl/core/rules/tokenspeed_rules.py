@@ -172,7 +172,7 @@ def _all_to_all(context: LaunchContext) -> Iterable[Hit]:
 def _without_marlin(context: LaunchContext) -> bool:
     """Whether the experts are known to run on other kernels than Marlin's."""
     chosen = context.text("--moe-backend")
-    if chosen in ("", "auto"):
+    if not context.has("--moe-backend") or chosen == "auto":
         return bool(context.gpu) and context.gpu != "sm_90"
     return chosen in _OTHER_EXPERTS
 
@@ -181,7 +181,7 @@ def _acceptance(context: LaunchContext) -> Iterable[Hit]:
     if context.draft_method != "dspark" or not context.is_k3 or context.draft is not None:
         return NOTHING
     name = context.draft_name.rpartition("/")[2].casefold()
-    if name in _MADE_FOR_IT or "$" in name:
+    if name in ("", *_MADE_FOR_IT) or "$" in name:
         return NOTHING
     is_repository = re.fullmatch(r"[\w.-]+/[\w.-]+", context.draft_name) is not None
     return hit(
@@ -199,7 +199,8 @@ def _arm_graphs(context: LaunchContext) -> Iterable[Hit]:
     if node is None or node.scale_up_domain_gpus <= node.num_gpus or context.size("nnodes") == 1:
         return NOTHING
     message = "graphs over several Arm hosts need NCCL 2.29.3 or newer"
-    return hit(context, message, "--nnodes")
+    severity = Severity.INFO if context.published else None
+    return hit(context, message, "--nnodes", severity=severity)
 
 
 TOKENSPEED_RULES: Final = (
@@ -342,7 +343,8 @@ TOKENSPEED_RULES: Final = (
     Rule(
         id="tokenspeed-arm-graphs",
         severity=Severity.WARNING,
-        about="graphs are captured over several Arm hosts",
+        about="graphs are captured over several Arm hosts; only to know where the launch has every "
+        "setting of a published recipe",
         remedy="pin NCCL to 2.29.3 or newer, and do not mix InfiniBand with sockets",
         source="TokenSpeed documentation",
         check=_arm_graphs,

@@ -181,9 +181,11 @@ def _autotune(context: LaunchContext) -> Iterable[Hit]:
     flag = "--enable-flashinfer-autotune"
     if context.gpu not in BLACKWELL or context.nodes <= 1 or context.value(flag) is False:
         return NOTHING
-    if context.fields("--kernel-config").get("enable_flashinfer_autotune") is False:
+    kernels = context.fields("--kernel-config")
+    if kernels.get("enable_flashinfer_autotune") is False:
         return NOTHING
-    is_elsewhere = context.open_ended or context.wrapped or context.on_ray
+    is_open = context.open_ended or (context.has("--kernel-config") and not kernels)
+    is_elsewhere = is_open or context.wrapped or context.on_ray
     if not context.value(flag) and is_elsewhere:
         return NOTHING
     message = "FlashInfer's autotuning at start was too slow or unstable over several nodes"

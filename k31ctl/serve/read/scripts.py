@@ -95,6 +95,8 @@ def allocation(text: str) -> Allocation:
                 options[name] = value
     nodes = options.get("--nodes") or options.get("-N") or ""
     gpus = options.get("--gpus-per-node") or options.get("--gres") or ""
+    if not gpus and nodes in ("", "1"):
+        gpus = options.get("--gpus") or options.get("-G") or ""
     typed = _GRES.search(gpus if gpus.startswith("gpu") else f"gpu:{gpus}")
     return Allocation(
         nodes=_number(nodes.partition("-")[0]),

@@ -11,7 +11,7 @@ from k31ctl.core.rules.rule import NOTHING, Hit, Rule, hit
 _CUDA: Final = ("sm_90", *BLACKWELL)
 _ROCM: Final = ("gfx950",)
 # What is not listed runs anywhere, or nobody has said where.
-_SGLANG_ATTENTION: Final[Mapping[str, tuple[str, ...]]] = {
+SGLANG_ATTENTION: Final[Mapping[str, tuple[str, ...]]] = {
     "trtllm_mla": BLACKWELL,
     "cutedsl_mla": BLACKWELL,
     "tokenspeed_mla": BLACKWELL,
@@ -22,7 +22,7 @@ _SGLANG_ATTENTION: Final[Mapping[str, tuple[str, ...]]] = {
     "aiter": _ROCM,
     "wave": _ROCM,
 }
-_SGLANG_EXPERTS: Final[Mapping[str, tuple[str, ...]]] = {
+SGLANG_EXPERTS: Final[Mapping[str, tuple[str, ...]]] = {
     "flashinfer_mxfp4": BLACKWELL,
     "flashinfer_trtllm": BLACKWELL,
     "flashinfer_trtllm_routed": BLACKWELL,
@@ -37,7 +37,7 @@ _SGLANG_EXPERTS: Final[Mapping[str, tuple[str, ...]]] = {
     "experimental_sgl_marlin": _CUDA,
     "aiter": _ROCM,
 }
-_VLLM_EXPERTS: Final[Mapping[str, tuple[str, ...]]] = {
+VLLM_EXPERTS: Final[Mapping[str, tuple[str, ...]]] = {
     "flashinfer_trtllm": BLACKWELL,
     "flashinfer_cutedsl": BLACKWELL,
     "flashinfer_moe_ep_cutedsl": BLACKWELL,
@@ -80,16 +80,16 @@ def _sglang_attention(context: LaunchContext) -> Iterable[Hit]:
     found: tuple[Hit, ...] = ()
     for flag in _SGLANG_ATTENTION_FLAGS:
         remedy = f"write {flag} {there}" if there else f"leave {flag} out"
-        found += _elsewhere(context, flag, _SGLANG_ATTENTION, remedy)
+        found += _elsewhere(context, flag, SGLANG_ATTENTION, remedy)
     return found
 
 
 def _sglang_experts(context: LaunchContext) -> Iterable[Hit]:
-    return _expert_kernels(context, "--moe-runner-backend", _SGLANG_EXPERTS)
+    return _expert_kernels(context, "--moe-runner-backend", SGLANG_EXPERTS)
 
 
 def _vllm_experts(context: LaunchContext) -> Iterable[Hit]:
-    return _expert_kernels(context, "--moe-backend", _VLLM_EXPERTS)
+    return _expert_kernels(context, "--moe-backend", VLLM_EXPERTS)
 
 
 def _expert_kernels(

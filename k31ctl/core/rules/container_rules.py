@@ -17,6 +17,7 @@ _SIZES: Final = (
     "--data-parallel-size",
     "--dp-size",
 )
+_MANY_GROUPS: Final = 8
 _SHM_NEEDED: Final = 8 << 30
 _ENOUGH_STARTUP_S: Final = 900
 _BY_UNIT: Final = ("TimeoutStartSec", "write TimeoutStartSec=2h, or more")
@@ -149,7 +150,11 @@ def _startup_probe(context: LaunchContext) -> Iterable[Hit]:
 
 def _lost_shm(context: LaunchContext) -> Iterable[Hit]:
     box = context.container
-    if box is None or not box.host_ipc or context.dp < 8:  # noqa: PLR2004
+    if box is None or not box.host_ipc or context.kind is FileKind.SYSTEMD:
+        return NOTHING  # a unit has no other /dev/shm than the host's
+    local = int(context.number("--data-parallel-size-local", 0))
+    groups = local or -(-context.dp // max(1, context.nodes, context.told_nodes))
+    if groups < _MANY_GROUPS:
         return NOTHING
     return hit(
         context, "segments of crashed ranks stay in the host's /dev/shm (host IPC) until it is full"
@@ -234,8 +239,9 @@ CONTAINER_RULES: Final = (
     Rule(
         id="shm-left-behind",
         severity=Severity.WARNING,
-        about="many ranks share the /dev/shm of the host",
-        remedy="clear /dev/shm before the start",
+        about="many groups of ranks in a container share the /dev/shm of the host",
+        remedy="clear /dev/shm before the start, or give the container its own: --shm-size, "
+        "shm_size or an emptyDir in place of the host's IPC",
         source="llm-d/llm-d#352",
         check=_lost_shm,
         failures=(46,),

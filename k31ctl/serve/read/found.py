@@ -44,7 +44,7 @@ class FoundLaunch:
     ``head`` is the beginning of the file, which may say with what it was made; ``on_ray`` is
     whether the file speaks of a Ray cluster. ``source`` is the script that the words stand in
     where another file runs it, None where it is the file itself. ``model`` is what is served where
-    the command only names a folder.
+    the command only names a folder. ``expanded`` are the variables that the file itself reads.
     """
 
     words: tuple[SourceWord, ...]
@@ -60,6 +60,7 @@ class FoundLaunch:
     model: str = ""
     head: str = ""
     on_ray: bool = False
+    expanded: frozenset[str] = frozenset()
     source: Source | None = None
 
     @property

@@ -29,11 +29,7 @@ def is_open(launch: Launch, found: FoundLaunch) -> bool:
     unknown = open_positions(launch, found)
     values = {p for setting in launch.settings for p in setting.positions}
     by_file = any(problem.problem is Problem.CONFIG_FILE for problem in launch.problems)
-    sizes = any(
-        "-size" in setting.flag and unknown.intersection(setting.positions)
-        for setting in launch.settings
-    )
-    return by_file or sizes or bool(unknown - values)
+    return by_file or bool(unknown - values)
 
 
 def open_variables(launch: Launch, found: FoundLaunch) -> frozenset[str]:

@@ -15,6 +15,7 @@ from k31ctl.serve.files import LaunchFile, heading, reasons, yaml_text
 from k31ctl.serve.formats_shell import OPEN_FILES
 from k31ctl.serve.rollout import NodeValue, Rollout, Router, Server, Where, Word
 
+_MANY_GROUPS: Final = 8
 _STACK_BYTES: Final = 67_108_864
 _HUB: Final = "hub"
 _CACHES: Final = "kernel-caches"
@@ -89,7 +90,7 @@ def _service(rollout: Rollout, server: Server, rank: int) -> dict[str, Any]:
         "command": [_at(word, rollout, server, rank) for word in words[first:]],
         "environment": {**container_variables(rollout, server), **variables},
         "network_mode": "host",
-        "ipc": "host",
+        **_shared_memory(server),
         "cap_add": ["IPC_LOCK"],
         "ulimits": {"memlock": -1, "stack": _STACK_BYTES, "nofile": OPEN_FILES},
         "volumes": _volumes(rollout),
@@ -102,6 +103,16 @@ def _service(rollout: Rollout, server: Server, rank: int) -> dict[str, Any]:
     else:
         service["healthcheck"] = {"disable": True}
     return {**service, **devices}
+
+
+def _shared_memory(server: Server) -> dict[str, str]:
+    """The host's IPC, or a /dev/shm of its own, which goes with a container of many groups.
+
+    Segments that crashed groups leave in the host's fill it: llm-d/llm-d#352.
+    """
+    if server.plan.layout.dp // server.num_nodes < _MANY_GROUPS:
+        return {"ipc": "host"}
+    return {"shm_size": f"{server.shared_memory_bytes >> 30}gb"}
 
 
 def _at(word: Word, rollout: Rollout, server: Server, rank: int) -> str:

@@ -134,12 +134,14 @@ def _context(
         open_positions=open_positions(launch, found),
         open_variables=open_variables(launch, found),
         told_gpus_per_node=found.gpus_per_node,
+        told_memory_bytes=found.memory_bytes,
+        router_ports=found.router_ports,
         on_ray=found.on_ray,
     )
     draft = known_or(lambda: draft_of_all.draft_name, "")
     whole = replace(draft_of_all, draft=_draft(store, draft))
     nodes = _nodes(whole, found, asked)
-    published = nodes > 1 >= whole.told_nodes and _is_published(store, launch, flags)
+    published = nodes > 1 and _is_published(store, launch, flags)
     whole = replace(whole, nodes=nodes, published=published)
     if whole.node is not None and model is not None:
         whole = replace(whole, speed=load_speed(store, None))

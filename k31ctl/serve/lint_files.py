@@ -177,16 +177,29 @@ def _linted(
 ) -> LintedFile:
     head, on_ray = source.text[:_HEAD], _RAY.search(source.text) is not None
     expanded = expanded_names(source.text)
+    ports = _router_ports(launches)
     linted = tuple(
         lint(
             store,
-            replace(each, head=head, on_ray=on_ray, expanded=expanded),
+            replace(each, head=head, on_ray=on_ray, expanded=expanded, router_ports=ports),
             asked,
             name=source.name,
         )
         for each in launches
     )
     return LintedFile(name=source.name, source=source, launches=linted, fixed=fixed(source, linted))
+
+
+def _router_ports(launches: Sequence[FoundLaunch]) -> tuple[int, ...]:
+    """The bootstrap ports that a router knows prefill servers by, none where one is not told."""
+    texts = [
+        port.text
+        for each in launches
+        for flag, _, port in zip(each.words, each.words[1:], each.words[2:], strict=False)
+        if flag.text == "--prefill"
+    ]
+    is_told = all(text.isascii() and text.isdigit() for text in texts)
+    return tuple(dict.fromkeys(int(text[:8]) for text in texts)) if is_told else ()
 
 
 def _unread(name: str, error: K31Error) -> LintedFile:

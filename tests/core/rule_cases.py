@@ -23,6 +23,7 @@ DSPARK: Final = (
 )
 NIXL: Final = """ --kv-transfer-config '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'"""
 SDSPARK: Final = " --speculative-algorithm DSPARK --speculative-draft-model-path m"
+TDSPARK: Final = " --speculative-algorithm DSPARK --speculative-draft-model-path "
 DS: Final = {"VLLM_SSM_CONV_STATE_LAYOUT": "DS"}
 BOX: Final = {"has_gpus": True, "host_ipc": True, "image": "vllm/vllm-openai:v0.33.0"}
 
@@ -105,7 +106,7 @@ CASES: Final[dict[str, tuple[Case, Case]]] = {
         case(V + DSPARK, draft="inferact-k3-dspark", model="kimi-k3.1-pro"),
         case(V + DSPARK, draft="inferact-k3-dspark"),
     ),
-    "quantization-given": (case(V + " --quantization fp8"), case(V + " --quantization mxfp4")),
+    "quantization-given": (case(V + " --quantization fp8"), case(S + " --quantization mxfp4")),
     "chat-template-given": (case(V + " --chat-template t.jinja"), case(V)),
     "install-without-blobfile": (
         case(V, installs=("vllm==0.33.0",)),
@@ -143,6 +144,14 @@ CASES: Final[dict[str, tuple[Case, Case]]] = {
     "vllm-mega-moe": (
         case(V + " --moe-backend deep_gemm_mega_moe"),
         case(V + " --moe-backend deep_gemm_mega_moe --enable-expert-parallel"),
+    ),
+    "vllm-experts-gpu": (
+        case(V + " --moe-backend flashinfer_trtllm", on="8x-h200", nodes=2),
+        case(V + " --moe-backend flashinfer_trtllm", on="8x-b300"),
+    ),
+    "vllm-mega-moe-fabric": (
+        case(V + " -dp 2 -ep --moe-backend deep_gemm_mega_moe", on="8x-b300", nodes=2),
+        case(V + " -dp 2 -ep --moe-backend deep_gemm_mega_moe", on="4x-gb300", nodes=4),
     ),
     "vllm-eplb": (case(V + " --enable-eplb"), case(V + " --enable-eplb -ep")),
     "vllm-moonep": (
@@ -221,6 +230,10 @@ CASES: Final[dict[str, tuple[Case, Case]]] = {
     "nixl-side-channel": (
         case(V + NIXL, environment={"VLLM_NIXL_SIDE_CHANNEL_HOST": "localhost"}),
         case(V + NIXL, environment={"VLLM_NIXL_SIDE_CHANNEL_HOST": "10.0.0.1"}),
+    ),
+    "nixl-side-channel-unset": (
+        case(V + NIXL, environment=DS, on="8x-b300"),
+        case(V + NIXL, environment={**DS, "VLLM_NIXL_SIDE_CHANNEL_HOST": "h"}, on="8x-b300"),
     ),
     "vllm-lmcache-hybrid": (
         case(V + NIXL.replace("NixlConnector", "LMCacheConnectorV1")),
@@ -424,9 +437,17 @@ CASES: Final[dict[str, tuple[Case, Case]]] = {
         case(S + " --decode-attention-backend flashmla --page-size 32"),
         case(S + " --decode-attention-backend flashmla --page-size 64"),
     ),
-    "sglang-hopper-experts": (
+    "sglang-experts-gpu": (
         case(S + " --moe-runner-backend deep_gemm", on="8x-h200"),
         case(S + " --moe-runner-backend marlin", on="8x-h200"),
+    ),
+    "sglang-attention-gpu": (
+        case(S + " --attention-backend trtllm_mla", on="8x-mi355x"),
+        case(S + " --attention-backend triton", on="8x-mi355x"),
+    ),
+    "sglang-bootstrap-port": (
+        case(S + " --disaggregation-mode prefill", router_ports=(9000,)),
+        case(S + " --disaggregation-mode prefill", router_ports=(8998,)),
     ),
     "sglang-hopper-marlin": (
         case(S, on="8x-h200"),
@@ -531,7 +552,10 @@ CASES: Final[dict[str, tuple[Case, Case]]] = {
         case(T + " --all2all-backend agrs"),
         case(T + " --all2all-backend agrs --data-parallel-size 8"),
     ),
-    "tokenspeed-acceptance": (case(T + " --speculative-algorithm DSPARK"), case(T)),
+    "tokenspeed-acceptance": (
+        case(T + TDSPARK + "someone/else"),
+        case(T + TDSPARK + "Inferact/Kimi-K3-DSpark"),
+    ),
     "tokenspeed-arm-graphs": (
         case(T + " --nnodes 2 --dist-init-addr h:20000", on="4x-gb300", nodes=2),
         case(T, on="8x-b300"),
@@ -600,6 +624,14 @@ CASES: Final[dict[str, tuple[Case, Case]]] = {
     "host-memory": (
         case(V, container=box(host_memory_bytes=64 << 30)),
         case(V, container=box(host_memory_bytes=700 << 30)),
+    ),
+    "slurm-few-gpus": (
+        case(V, told_gpus_per_node=4, kind=FileKind.SBATCH),
+        case(V, told_gpus_per_node=8, kind=FileKind.SBATCH),
+    ),
+    "visible-gpus": (
+        case(V, environment={"CUDA_VISIBLE_DEVICES": "0,1,2,3"}),
+        case(V, environment={"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7"}),
     ),
     "nccl-symmetric-memory": (
         case(V, environment={"VLLM_USE_NCCL_SYMM_MEM": "1"}),

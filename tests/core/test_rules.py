@@ -1,12 +1,14 @@
 """Every rule finds its failing case and lets its passing one go; every report is accounted for."""
 
 import re
+from collections.abc import Mapping
 
 import pytest
 
 from k31ctl.core.rules import Severity, check
 from k31ctl.core.rules.check import RULES
 from k31ctl.core.rules.failures import ELSEWHERE
+from k31ctl.core.rules.kernel_rules import SGLANG_ATTENTION, SGLANG_EXPERTS, VLLM_EXPERTS
 from k31ctl.core.rules.read_rules import READINGS
 from tests.core.catalogs import CATALOGS
 from tests.core.rule_cases import CASES, Case
@@ -25,6 +27,18 @@ def test_a_rule_finds_its_failing_case_and_not_its_passing_one(rule_id: str) -> 
     failing, passing = CASES[rule_id]
     assert rule_id in found(failing)
     assert rule_id not in found(passing)
+
+
+@pytest.mark.parametrize("rule_id", [rule.id for rule in RULES])
+def test_a_finding_names_every_flag_and_variable_that_it_is_about(rule_id: str) -> None:
+    command, more = CASES[rule_id][0]
+    asked = context(command, **more)
+    for finding in (each for each in check(asked) if each.id == rule_id):
+        told = f"{finding.message} {finding.remedy}"
+        settings = [s for s in asked.launch.settings if {*s.positions} & {*finding.positions}]
+        unnamed = [s.flag for s in settings if s.flag not in told and s.spelling not in told]
+        assert unnamed == []
+        assert finding.variable in told
 
 
 def test_no_case_is_of_a_rule_that_is_gone() -> None:
@@ -51,6 +65,21 @@ def test_every_flag_that_a_change_adds_is_one_of_its_engine() -> None:
         for finding in check(asked):
             added = finding.change.add if finding.change is not None else ()
             assert {word for word in added if word.startswith("--")} <= names
+
+
+@pytest.mark.parametrize(
+    ("engine", "flag", "table"),
+    [
+        ("sglang", "--attention-backend", SGLANG_ATTENTION),
+        ("sglang", "--moe-runner-backend", SGLANG_EXPERTS),
+        ("vllm", "--moe-backend", VLLM_EXPERTS),
+    ],
+)
+def test_the_kernels_of_the_tables_are_choices_of_the_release(
+    engine: str, flag: str, table: Mapping[str, tuple[str, ...]]
+) -> None:
+    (found,) = (each for each in CATALOGS[engine].flags if each.name == flag)
+    assert set(table) <= set(found.choices or ())
 
 
 def test_findings_come_worst_first() -> None:

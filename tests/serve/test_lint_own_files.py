@@ -73,3 +73,17 @@ def test_what_serve_writes_is_clean_in_its_folder(
     assert sum(len(each.launches) for each in found) >= 1
     worse = [f for each in found for f in each.findings if f.severity is not Severity.INFO]
     assert worse == []
+
+
+def test_eight_groups_on_a_node_are_clean_and_leave_nothing_in_the_hosts_shared_memory(
+    tmp_path: Path,
+) -> None:
+    made = launch("kimi-k3", "vllm", "8x-b300", nodes=2, target=Target.COMPOSE, tp=1, dp=16, ep=16)
+    for file in launch_files(made, Target.COMPOSE):
+        (tmp_path / file.path).write_text(file.text)
+    composed = (tmp_path / "node0.compose.yaml").read_text()
+    assert "shm_size: " in composed
+    assert "ipc: host" not in composed
+    found = lint_files(STORE, [str(tmp_path)], Asked(node=load_node(STORE, "8x-b300")))
+    worse = [f for each in found for f in each.findings if f.severity is not Severity.INFO]
+    assert worse == []

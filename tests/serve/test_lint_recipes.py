@@ -36,6 +36,13 @@ WHOLE = {
 }
 
 
+# Reports that speak against what is published, and that a reader of the recipe must know of.
+AGAINST = {
+    "vllm-pd-prefill-tep8": ["vllm-nixl-garbled"],
+    "vllm-pd-decode-dep": ["vllm-nixl-garbled"],
+}
+
+
 def worse_than_notes(recipe: Recipe, hardware: str) -> list[Finding]:
     """Errors and warnings of a recipe; an addition is put upon a whole recipe of its engine."""
     words, environment = recipe.words, recipe.environment
@@ -66,7 +73,7 @@ def drift_of(recipe: Recipe) -> list[str]:
 def test_a_published_recipe_is_clean_but_for_its_documented_drift(recipe: Recipe) -> None:
     for hardware in recipe.hardware or ("B300",):
         found = worse_than_notes(recipe, hardware)
-        expected = drift_of(recipe)
+        expected = sorted([*drift_of(recipe), *AGAINST.get(recipe.id, [])])
         if recipe.role is Role.OVERLAY:
             expected = []
         assert sorted(each.id for each in found) == expected, (hardware, found)
@@ -101,5 +108,5 @@ def test_the_table_of_the_recipes_is_printed(capsys: pytest.CaptureFixture[str])
         print()  # noqa: T201
         for recipe_id, hardware, told in rows:
             print(f"{recipe_id:42} {hardware:8} {told}")  # noqa: T201
-    assert sum(told == "clean" for _, _, told in rows) == 50
+    assert sum(told == "clean" for _, _, told in rows) == 48
     assert len(rows) == 66

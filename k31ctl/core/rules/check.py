@@ -2,9 +2,11 @@
 
 from k31ctl.core.finding import Severity
 from k31ctl.core.launch import Form
+from k31ctl.core.rules.allocation_rules import ALLOCATION_RULES
 from k31ctl.core.rules.container_rules import CONTAINER_RULES
 from k31ctl.core.rules.context import LaunchContext
 from k31ctl.core.rules.finding import Finding
+from k31ctl.core.rules.kernel_rules import KERNEL_RULES
 from k31ctl.core.rules.model_rules import MODEL_RULES
 from k31ctl.core.rules.node_rules import NODE_RULES
 from k31ctl.core.rules.place_rules import PLACE_RULES
@@ -33,7 +35,9 @@ RULES: tuple[Rule, ...] = (
     *SGLANG_DRAFT_RULES,
     *SGLANG_STATE_RULES,
     *TOKENSPEED_RULES,
+    *KERNEL_RULES,
     *CONTAINER_RULES,
+    *ALLOCATION_RULES,
     *PLACE_RULES,
     *NODE_RULES,
 )

@@ -8,8 +8,23 @@ from k31ctl.core.rules.context import FileKind, LaunchContext
 from k31ctl.core.rules.rule import NOTHING, Hit, Rule, hit
 from k31ctl.units import show_bytes
 
+_SIZES: Final = (
+    "--tensor-parallel-size",
+    "--tp-size",
+    "--attn-tp-size",
+    "--pipeline-parallel-size",
+    "--pp-size",
+    "--data-parallel-size",
+    "--dp-size",
+)
+_MANY_GROUPS: Final = 8
 _SHM_NEEDED: Final = 8 << 30
 _ENOUGH_STARTUP_S: Final = 900
+_BY_UNIT: Final = ("TimeoutStartSec", "write TimeoutStartSec=2h, or more")
+_BY_PROBE: Final = (
+    "the startupProbe, or the livenessProbe where there is none,",
+    "add a startupProbe of periodSeconds: 10 and failureThreshold: 720, which are two hours",
+)
 
 
 def _small_shm(context: LaunchContext) -> Iterable[Hit]:
@@ -56,7 +71,11 @@ def _few_gpus(context: LaunchContext) -> Iterable[Hit]:
         return NOTHING
     per = f" on each of {nodes} nodes" if nodes > 1 else ""
     message = f"the layout takes {context.ranks} GPUs and the container is given {box.gpus}{per}"
-    return hit(context, message)
+    way = {
+        FileKind.COMPOSE: "write count: all, or as many device_ids, under deploy.resources",
+        FileKind.KUBERNETES: "raise the limit nvidia.com/gpu, or amd.com/gpu, under resources",
+    }.get(context.kind, "write --gpus all, or name as many GPUs")
+    return hit(context, message, *_SIZES, remedy=f"{way}; or use a smaller layout")
 
 
 def _memlock(context: LaunchContext) -> Iterable[Hit]:
@@ -97,7 +116,7 @@ def _day0_image(context: LaunchContext) -> Iterable[Hit]:
     name, _, tag = image.rpartition(":")
     if tag != "kimi-k3" or not name.endswith(("vllm-openai", "vllm-openai_rocm")):
         return NOTHING
-    message = f"{image} is the build of the first day: it misses fixes and is not kept up"
+    message = f"image {image} is the build of the first day: it misses fixes and is not kept up"
     return hit(context, message)
 
 
@@ -109,7 +128,9 @@ def _floating_image(context: LaunchContext) -> Iterable[Hit]:
         return NOTHING
     if "$" in image:
         return NOTHING
-    return hit(context, f"{image} is whatever was built last: flags and kernels change under it")
+    return hit(
+        context, f"image {image} is whatever was built last: flags and kernels change under it"
+    )
 
 
 def _startup_probe(context: LaunchContext) -> Iterable[Hit]:
@@ -118,28 +139,26 @@ def _startup_probe(context: LaunchContext) -> Iterable[Hit]:
         return NOTHING
     if box.startup_seconds >= _ENOUGH_STARTUP_S:
         return NOTHING
+    limit, way = _BY_UNIT if context.kind is FileKind.SYSTEMD else _BY_PROBE
     return hit(
         context,
-        f"the server is given {box.startup_seconds:g} s to start, and 1.5 TB of weights take "
+        f"{limit} gives the server {box.startup_seconds:g} s to start, and 1.5 TB of weights take "
         "longer: it is killed while it loads",
+        remedy=way,
     )
-
-
-def _host_memory(context: LaunchContext) -> Iterable[Hit]:
-    box, model = context.container, context.model
-    if box is None or box.host_memory_bytes is None or model is None or not context.is_k3:
-        return NOTHING
-    if box.host_memory_bytes >= 200 << 30:
-        return NOTHING
-    size = show_bytes(box.host_memory_bytes)
-    return hit(context, f"{size} of host memory do not carry the loading of 1.5 TB of weights")
 
 
 def _lost_shm(context: LaunchContext) -> Iterable[Hit]:
     box = context.container
-    if box is None or not box.host_ipc or context.dp < 8:  # noqa: PLR2004
+    if box is None or not box.host_ipc or context.kind is FileKind.SYSTEMD:
+        return NOTHING  # a unit has no other /dev/shm than the host's
+    local = int(context.number("--data-parallel-size-local", 0))
+    groups = local or -(-context.dp // max(1, context.nodes, context.told_nodes))
+    if groups < _MANY_GROUPS:
         return NOTHING
-    return hit(context, "segments of crashed ranks stay in the host's /dev/shm until it is full")
+    return hit(
+        context, "segments of crashed ranks stay in the host's /dev/shm (host IPC) until it is full"
+    )
 
 
 CONTAINER_RULES: Final = (
@@ -180,7 +199,7 @@ CONTAINER_RULES: Final = (
         id="pod-ipc-lock",
         severity=Severity.WARNING,
         about="a pod with an RDMA device may not lock memory",
-        remedy="add the capability IPC_LOCK",
+        remedy="add IPC_LOCK to securityContext.capabilities.add of the container",
         source="ai-dynamo/dynamo recipes/kimi-k3; llm-d guides",
         check=_ipc_lock,
     ),
@@ -218,19 +237,11 @@ CONTAINER_RULES: Final = (
         check=_startup_probe,
     ),
     Rule(
-        id="host-memory",
-        severity=Severity.WARNING,
-        about="the container has too little host memory to load the weights",
-        remedy="give it 700 GiB for eight GPUs",
-        source="NVIDIA/TensorRT-LLM#17999; ai-dynamo/dynamo recipes/kimi-k3",
-        check=_host_memory,
-        failures=(29,),
-    ),
-    Rule(
         id="shm-left-behind",
-        severity=Severity.INFO,
-        about="many ranks share the /dev/shm of the host",
-        remedy="clear /dev/shm before the start",
+        severity=Severity.WARNING,
+        about="many groups of ranks in a container share the /dev/shm of the host",
+        remedy="clear /dev/shm before the start, or give the container its own: --shm-size, "
+        "shm_size or an emptyDir in place of the host's IPC",
         source="llm-d/llm-d#352",
         check=_lost_shm,
         failures=(46,),

@@ -70,9 +70,11 @@ class LaunchContext:
     one (``text``, ``number``, ``fields``, ``variable`` and all that rests on them) raises
     OpenValueError, on which a rule says nothing.
     None in ``model``, ``node`` or ``engine`` means that it is not known, and rules that need it
-    say nothing. ``nodes`` is 0 where nothing says how many there are; ``told_gpus_per_node`` is
-    what a batch script asks for. ``on_ray`` is whether the file speaks of a Ray cluster,
-    ``published`` whether the launch has every setting of a published recipe.
+    say nothing. ``nodes`` is 0 where nothing says how many there are; ``told_gpus_per_node`` and
+    ``told_memory_bytes`` are what a batch script asks for, 0 where it does not. ``router_ports``
+    are the bootstrap ports of prefill servers by the router of the same file. ``on_ray`` is
+    whether the file speaks of a Ray cluster, ``published`` whether the launch has every
+    setting of a published recipe.
     """
 
     launch: Launch
@@ -94,6 +96,8 @@ class LaunchContext:
     open_positions: frozenset[int] = frozenset()
     open_variables: frozenset[str] = frozenset()
     told_gpus_per_node: int = 0
+    told_memory_bytes: int = 0
+    router_ports: tuple[int, ...] = ()
     on_ray: bool = False
     published: bool = False
 

@@ -1,5 +1,6 @@
 """Rules about the model: which release reads it, on which GPUs, with which parsers."""
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -11,6 +12,8 @@ from k31ctl.core.rules.rule import NOTHING, Hit, Rule, hit
 
 _PARSER: Final = "kimi_k3"
 _PARSED_ELSEWHERE: Final = (Form.DYNAMO_VLLM, Form.DYNAMO_SGLANG, Form.SGLANG_ROUTER)
+_DRAFT_FLAGS: Final = ("--speculative-config", "--spec-model", "--speculative-draft-model-path")
+_OF_K2: Final = re.compile(r"kimi[-_]?k2(?![0-9])", re.IGNORECASE)
 _OLD_GPUS: Final = ("mi300", "mi308", "mi325", "gfx942")
 _FIRST_RELEASE: Final = {"vllm": "0.27.1", "sglang": "0.5.17", "tokenspeed": "0.1.0"}
 _K31_WAY_OUT: Final = {
@@ -130,29 +133,37 @@ def _draft_of_another(context: LaunchContext) -> Iterable[Hit]:
     return hit(
         context,
         f"{draft.name} is a draft for {', '.join(draft.engines)}, not for {context.name}",
-        "--speculative-config",
-        "--spec-model",
-        "--speculative-draft-model-path",
+        *_DRAFT_FLAGS,
     )
 
 
 def _draft_of_another_model(context: LaunchContext) -> Iterable[Hit]:
     draft, model = context.draft, context.model
+    if draft is None and context.is_k3 and _OF_K2.search(context.draft_name):
+        message = f"{context.draft_name} is a draft of Kimi K2, not of this model"
+        return hit(context, message, *_DRAFT_FLAGS)
     if draft is None or model is None or not draft.targets or model.id in draft.targets:
         return NOTHING
     return hit(
         context,
         f"{draft.name} was made for {', '.join(draft.targets)}, not for {model.id}",
-        "--speculative-config",
-        "--spec-model",
-        "--speculative-draft-model-path",
+        *_DRAFT_FLAGS,
     )
 
 
 def _quantization(context: LaunchContext) -> Iterable[Hit]:
     if not context.is_k3 or not context.has("--quantization"):
         return NOTHING
-    if context.text("--quantization") in ("mxfp4", "nvfp4", "compressed-tensors", "none"):
+    given = context.text("--quantization")
+    if given in ("mxfp4", "nvfp4", "compressed-tensors"):
+        if context.name != "vllm":
+            return NOTHING
+        message = (
+            f"--quantization {given} is needless: the engine takes the format out of the "
+            "checkpoint and loads its compressed tensors as mxfp4"
+        )
+        return hit(context, message, "--quantization", severity=Severity.WARNING)
+    if given in ("", "none") or "$" in given or "nvfp4" in context.launch.model.casefold():
         return NOTHING
     return hit(
         context,
@@ -179,8 +190,8 @@ def _bare_install(context: LaunchContext) -> Iterable[Hit]:
         return NOTHING
     return hit(
         context,
-        "the file installs the engine and not blobfile, without which tiktoken cannot read the "
-        "vocabulary from a remote path",
+        f"the file installs {' '.join(context.installs)[:80]} and not blobfile, without which "
+        "tiktoken cannot read the vocabulary from a remote path",
     )
 
 
@@ -282,7 +293,8 @@ MODEL_RULES: Final = (
     Rule(
         id="quantization-given",
         severity=ERROR,
-        about="--quantization names a format that the checkpoint does not have",
+        about="--quantization names a format that the checkpoint does not have, or one that "
+        "vLLM finds out for itself; then a warning",
         remedy="leave --quantization out",
         source="vLLM 0.33.0 config/model.py",
         check=_quantization,
@@ -297,9 +309,9 @@ MODEL_RULES: Final = (
     ),
     Rule(
         id="install-without-blobfile",
-        severity=INFO,
+        severity=WARNING,
         about="the file installs an engine into a bare environment without blobfile",
-        remedy="install blobfile too, or use the official image or local files",
+        remedy="add blobfile to pip install, or use the official image or local files",
         source="vllm-project/vllm#21750",
         check=_bare_install,
         failures=(43,),

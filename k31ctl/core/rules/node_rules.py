@@ -36,7 +36,7 @@ def _not_told(context: LaunchContext) -> Iterable[Hit]:
     here = context.gpus_per_node
     if not here or context.nodes <= 1 or context.size("nnodes") > 1 or _told(context):
         return NOTHING
-    ranks = _ranks_of_command(context)
+    ranks = ranks_of_command(context)
     if ranks <= here or ranks > here * context.nodes:
         return NOTHING
     return hit(
@@ -59,7 +59,7 @@ def _told(context: LaunchContext) -> bool:
     return any(context.text(flag) in ("ray", "external_launcher") for flag in backends)
 
 
-def _ranks_of_command(context: LaunchContext) -> int:
+def ranks_of_command(context: LaunchContext) -> int:
     """The ranks that one command starts by itself."""
     if context.name != "vllm":
         return context.ranks

@@ -39,7 +39,7 @@ def _loopback(context: LaunchContext) -> Iterable[Hit]:
     names = [n for n in _NICS if context.variable(n) == "lo"]
     if not names or context.size("nnodes") == 1:
         return NOTHING
-    return hit(context, f"{names[0]} names the loopback", variable=names[0])
+    return hit(context, f"{names[0]}=lo names the loopback", variable=names[0])
 
 
 def _local_address(context: LaunchContext) -> Iterable[Hit]:
@@ -49,7 +49,7 @@ def _local_address(context: LaunchContext) -> Iterable[Hit]:
     for flag in flags:
         host = context.text(flag).rpartition(":")[0] or context.text(flag)
         if host in ("localhost", "127.0.0.1") and context.size("nnodes") > 1:
-            message = f"{flag} is the loopback, which other nodes do not reach"
+            message = f"{flag} {context.text(flag)} is the loopback, which other nodes do not reach"
             return hit(context, message, flag)
     if context.name == "vllm" and context.size("nnodes") > 1 and not context.has("--master-addr"):
         message = "--nnodes without --master-addr meets at 127.0.0.1"
@@ -115,7 +115,8 @@ PLACE_RULES: Final = (
         absence=True,
         severity=Severity.ERROR,
         about="several nodes meet at the loopback",
-        remedy="write the address of the first node",
+        remedy="write the address of the first node behind --master-addr, or --dist-init-addr of "
+        "SGLang and TokenSpeed",
         source="vLLM 0.33.0 config/parallel.py",
         check=_local_address,
     ),
@@ -140,7 +141,7 @@ PLACE_RULES: Final = (
     ),
     Rule(
         id="nccl-dmabuf",
-        severity=Severity.INFO,
+        severity=Severity.WARNING,
         about="dmabuf is switched on for NCCL",
         remedy="set NCCL_DMABUF_ENABLE=0 where NCCL fails with errno 524",
         source="vllm-project/recipes Kimi-K3.yaml",

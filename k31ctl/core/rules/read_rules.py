@@ -83,7 +83,7 @@ READINGS: Final[dict[Problem, Reading]] = {
         id="model-twice",
         severity=ERROR,
         about="the model is named as a word and with --model",
-        remedy="name it once",
+        remedy="name it once, in front or with --model",
     ),
     Problem.BAD_RUNTIME_CHOICE: Reading(
         id="flag-bad-value",

@@ -1,8 +1,10 @@
 """A rule: its id, how bad it is, for which releases it holds, what it rests on, and its check."""
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from k31ctl.core.finding import Severity
+from k31ctl.core.launch import Setting
 from k31ctl.core.release import release_key
 from k31ctl.core.rules.context import FileKind, LaunchContext
 from k31ctl.core.rules.finding import Change, Finding
@@ -74,7 +76,7 @@ class Rule:
             yield Finding(
                 id=self.id,
                 severity=(hit.severity or self.severity) if known else Severity.INFO,
-                message=hit.message,
+                message=_named(context, hit),
                 remedy=hit.remedy or self.remedy,
                 source=self.source,
                 positions=hit.positions,
@@ -84,6 +86,40 @@ class Rule:
 
 
 NOTHING: tuple[Hit, ...] = ()
+_LONGEST_VALUE: Final = 40
+
+
+def _named(context: LaunchContext, hit: Hit) -> str:
+    """The message with every flag and variable that it is about as it is written.
+
+    What the message names already is not said again.
+    """
+    at = set(hit.positions)
+    settings = {s.positions: s for s in context.launch.settings if at.intersection(s.positions)}
+    named = [_written(setting) for setting in settings.values() if not _names(hit.message, setting)]
+    if hit.variable and hit.variable not in hit.message:
+        value = context.launch.environment.get(hit.variable)
+        named.append(hit.variable if value is None else f"{hit.variable}={value}"[:80])
+    return f"{hit.message} ({', '.join(named)})" if named else hit.message
+
+
+def _names(text: str, setting: Setting) -> bool:
+    """Whether the text has the flag, and its value where that is one short word."""
+    value = setting.words[0] if len(setting.words) == 1 else ""
+    has_value = len(value) > _LONGEST_VALUE or value.casefold() in text.casefold()
+    if isinstance(setting.value, bool):
+        return setting.spelling in text or setting.flag in text
+    return setting.flag in text and has_value
+
+
+def _written(setting: Setting) -> str:
+    """A flag in full with its value, and in the spelling of the file where that is another."""
+    is_other = setting.spelling.startswith("--") and not setting.flag.startswith(setting.spelling)
+    if is_other and isinstance(setting.value, bool):
+        return setting.spelling
+    flag = f"{setting.spelling}, {setting.flag}" if is_other else setting.flag
+    values = " ".join(setting.words)
+    return f"{flag} {values}".rstrip() if len(values) <= _LONGEST_VALUE else flag
 
 
 def drop(context: LaunchContext, *flags: str) -> Change:

@@ -86,7 +86,12 @@ def _replay(context: LaunchContext) -> Iterable[Hit]:
         return hit(context, f"{spec} and {plain} exclude each other", spec, plain)
     if context.value(spec) and context.role == "prefill":
         return hit(
-            context, f"{spec} does not run on a prefill server", spec, change=drop(context, spec)
+            context,
+            f"{spec} does not run on a prefill server",
+            spec,
+            "--disaggregation-mode",
+            remedy=f"leave {spec} out",
+            change=drop(context, spec),
         )
     if context.value(plain) and context.role:
         return hit(context, f"{plain} does not run when disaggregated", plain)

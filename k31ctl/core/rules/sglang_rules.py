@@ -8,6 +8,22 @@ from k31ctl.core.rules.context import BLACKWELL, LaunchContext
 from k31ctl.core.rules.finding import Change
 from k31ctl.core.rules.rule import NOTHING, Hit, Rule, drop, hit
 
+_NO_CONTEXT_PARALLEL: Final = (
+    "dsa",
+    "fa3",
+    "fa4",
+    "flashinfer",
+    "flashmla",
+    "flex_attention",
+    "nsa",
+    "tokenspeed_mla",
+    "torch_native",
+    "triton",
+    "trtllm_mha",
+    "trtllm_mla",
+    "wave",
+)
+_BOOTSTRAP_PORT: Final = 8998
 _ALL_OR_NONE: Final = ("flashinfer_cutlass", "flashinfer_cutedsl", "cutedsl")
 
 
@@ -63,15 +79,17 @@ def _attention_rank_of_one(context: LaunchContext) -> Iterable[Hit]:
     if context.ranks > 8:  # noqa: PLR2004
         return NOTHING
     message = "attention on single ranks keeps all its weights on each GPU and runs out of memory"
-    return hit(context, message, "--attn-dp-size", "--dp-size", remedy="use 2 groups of TP 4")
+    return hit(context, message, "--attn-dp-size", "--dp-size", remedy="write --attn-dp-size 2")
 
 
 def _context_backend(context: LaunchContext) -> Iterable[Hit]:
-    backend = context.text("--decode-attention-backend")
-    if context.size("dcp") == 1 or backend in ("", "cutedsl_mla", "aiter"):
+    flags = ("--decode-attention-backend", "--attention-backend")
+    flag = next((flag for flag in flags if context.has(flag)), "")
+    backend = context.text(flag)
+    if context.size("dcp") == 1 or backend not in _NO_CONTEXT_PARALLEL:
         return NOTHING
-    message = f"decode-context parallelism does not decode with {backend}"
-    return hit(context, message, "--decode-attention-backend", "--dcp-size")
+    message = f"decode-context parallelism does not decode with {flag} {backend}"
+    return hit(context, message, flag, "--dcp-size", remedy=f"leave {flag} out")
 
 
 def _context_symmetric(context: LaunchContext) -> Iterable[Hit]:
@@ -101,28 +119,6 @@ def _context_transfer(context: LaunchContext) -> Iterable[Hit]:
     return hit(context, message, "--disaggregation-transfer-backend")
 
 
-def _hopper(context: LaunchContext) -> Iterable[Hit]:
-    if not context.is_k3 or context.gpu != "sm_90":
-        return NOTHING
-    runner = context.text("--moe-runner-backend")
-    if runner in ("deep_gemm", "flashinfer_mxfp4", "flashinfer_trtllm"):
-        message = f"{runner} has no MXFP4 experts on Hopper"
-        return hit(
-            context, message, "--moe-runner-backend", remedy="write --moe-runner-backend marlin"
-        )
-    return NOTHING
-
-
-def _hopper_unset(context: LaunchContext) -> Iterable[Hit]:
-    if not context.is_k3 or context.gpu != "sm_90" or context.has("--moe-runner-backend"):
-        return NOTHING
-    return hit(
-        context,
-        "on Hopper the published recipes choose the Marlin kernels for MXFP4 experts",
-        change=Change(add=("--moe-runner-backend", "marlin")),
-    )
-
-
 def _images_across_nodes(context: LaunchContext) -> Iterable[Hit]:
     flag = "--mm-feature-transport"
     if context.text(flag) != "cuda_ipc" or context.size("nnodes") == 1:
@@ -147,6 +143,23 @@ def _extra_slots(context: LaunchContext) -> Iterable[Hit]:
         "unset, no extra slots are kept above 32 requests, so transfers wait for a free one",
         "--disaggregation-mode",
         change=Change(add=(flag, "16")),
+    )
+
+
+def _bootstrap_port(context: LaunchContext) -> Iterable[Hit]:
+    flag, ports = "--disaggregation-bootstrap-port", context.router_ports
+    port = int(context.number(flag, _BOOTSTRAP_PORT))
+    is_open = context.has(flag) and not context.number(flag, 0)
+    if context.role != "prefill" or is_open or not ports or port in ports:
+        return NOTHING
+    told = ", ".join(map(str, ports))
+    return hit(
+        context,
+        f"{flag} is {port} and the router's --prefill says {told}: only the decode server "
+        "registers with the router",
+        flag,
+        "--disaggregation-mode",
+        remedy=f"write {flag} {ports[0]}, or the same port behind --prefill URL",
     )
 
 
@@ -216,7 +229,7 @@ SGLANG_RULES: Final = (
         id="sglang-attention-tp1",
         severity=Severity.WARNING,
         about="attention data parallelism leaves one rank to a group on eight GPUs",
-        remedy="use 2 groups of TP 4",
+        remedy="write --attn-dp-size 2, which makes groups of TP 4",
         source="SGLang cookbook, Kimi-K3",
         check=_attention_rank_of_one,
         engines=("sglang",),
@@ -252,28 +265,9 @@ SGLANG_RULES: Final = (
         id="sglang-dcp-transfer",
         severity=Severity.ERROR,
         about="a decode server with decode-context parallelism has another transfer backend",
-        remedy="take nixl, mooncake, mori or ascend",
+        remedy="write --disaggregation-transfer-backend nixl, mooncake, mori or ascend",
         source="SGLang 0.5.23 srt/server_args.py",
         check=_context_transfer,
-        engines=("sglang",),
-    ),
-    Rule(
-        id="sglang-hopper-experts",
-        severity=Severity.ERROR,
-        about="the experts have no kernel on Hopper",
-        remedy="write --moe-runner-backend marlin",
-        source="SGLang cookbook, Kimi-K3",
-        check=_hopper,
-        engines=("sglang",),
-    ),
-    Rule(
-        id="sglang-hopper-marlin",
-        absence=True,
-        severity=Severity.INFO,
-        about="the kernels of experts are left to the engine on Hopper",
-        remedy="write --moe-runner-backend marlin",
-        source="SGLang cookbook, Kimi-K3",
-        check=_hopper_unset,
         engines=("sglang",),
     ),
     Rule(
@@ -302,6 +296,15 @@ SGLANG_RULES: Final = (
         remedy="add --disaggregation-decode-extra-slots 16",
         source="SGLang cookbook, Kimi-K3",
         check=_extra_slots,
+        engines=("sglang",),
+    ),
+    Rule(
+        id="sglang-bootstrap-port",
+        severity=Severity.ERROR,
+        about="the router of the same file knows a prefill server by another bootstrap port",
+        remedy="write the same port in both places",
+        source="SGLang cookbook, Kimi-K3",
+        check=_bootstrap_port,
         engines=("sglang",),
     ),
     Rule(

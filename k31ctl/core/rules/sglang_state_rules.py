@@ -4,13 +4,27 @@ from collections.abc import Iterable
 from typing import Final
 
 from k31ctl.core.finding import Severity
-from k31ctl.core.rules.context import LaunchContext
+from k31ctl.core.rules.context import BLACKWELL, LaunchContext
 from k31ctl.core.rules.finding import Change
 from k31ctl.core.rules.rule import NOTHING, Hit, Rule, drop, hit
 
 _ALGORITHM: Final = "--speculative-algorithm"
 _STRATEGY: Final = "--mamba-radix-cache-strategy"
+_ATTENTION_FLAGS: Final = (
+    "--attention-backend",
+    "--decode-attention-backend",
+    "--prefill-attention-backend",
+)
 _TRTLLM: Final = ("trtllm_mla", "cutedsl_mla")
+_OTHER_THAN_TRITON: Final = (
+    "cutedsl",
+    "flashinfer",
+    "flashkda",
+    "helion",
+    "nvidia_kda",
+    "ptx_kda",
+)
+_PAGES_OF_64: Final = ("flashmla", "trtllm_mla", "cutedsl_mla", "tokenspeed_mla")
 _GRAPH_BATCH_LIMIT: Final = 512
 
 
@@ -36,15 +50,26 @@ def _track_interval(context: LaunchContext) -> Iterable[Hit]:
     flag, interval = "--mamba-track-interval", int(context.number("--mamba-track-interval", 0))
     if not interval or not context.text(_STRATEGY).startswith("extra_buffer"):
         return NOTHING
-    page = int(context.number("--page-size", 0))
+    page = _page_tokens(context)
     if page and interval % page:
-        message = f"{flag} {interval} is no multiple of the page of {page} tokens"
-        return hit(context, message, flag, "--page-size")
+        message = f"{flag} {interval} is no multiple of the page of {page} tokens (--page-size)"
+        remedy = f"write {flag} {page * max(1, round(interval / page))}"
+        return hit(context, message, flag, "--page-size", remedy=remedy)
     tokens = int(context.number("--speculative-num-draft-tokens", 0))
     if interval < tokens:
         message = f"{flag} {interval} is below the {tokens} draft tokens of a step"
         return hit(context, message, flag, "--speculative-num-draft-tokens")
     return NOTHING
+
+
+def _page_tokens(context: LaunchContext) -> int:
+    """Tokens of a page, as given or as the attention backend makes it; 0 where not known."""
+    if context.has("--page-size"):
+        return int(context.number("--page-size", 0))
+    chosen = [context.text(flag) for flag in _ATTENTION_FLAGS if context.has(flag)]
+    if any(backend in _PAGES_OF_64 for backend in chosen):
+        return 64
+    return 64 if context.gpu in BLACKWELL and not chosen and not context.open_ended else 0
 
 
 def _no_buffers(context: LaunchContext) -> Iterable[Hit]:
@@ -64,18 +89,21 @@ def _no_buffers(context: LaunchContext) -> Iterable[Hit]:
 
 
 def _linear_backend(context: LaunchContext) -> Iterable[Hit]:
-    flag = "--linear-attn-decode-backend"
-    if not context.is_k3 or context.text(flag) not in ("flashinfer", "cutedsl"):
+    flags = ("--linear-attn-decode-backend", "--linear-attn-backend")
+    flag = next((flag for flag in flags if context.has(flag)), "")
+    backend = context.text(flag)
+    if not context.is_k3 or backend not in _OTHER_THAN_TRITON:
         return NOTHING
-    message = f"{context.text(flag)} refuses the bounded gate of Kimi K3's linear attention"
-    return hit(context, message, flag, change=drop(context, flag))
+    message = f"{flag} {backend} refuses the bounded gate of Kimi K3's linear attention"
+    remedy = f"leave {flag} out, or write {flag} triton"
+    return hit(context, message, flag, remedy=remedy, change=drop(context, flag))
 
 
 def _rounding(context: LaunchContext) -> Iterable[Hit]:
     flag = "--enable-mamba-cache-stochastic-rounding"
     if not context.value(flag) or context.text("--mamba-ssm-dtype") == "float16":
         return NOTHING
-    return hit(context, "stochastic rounding needs a float16 state", flag)
+    return hit(context, "stochastic rounding needs --mamba-ssm-dtype float16", flag)
 
 
 def _hierarchical(context: LaunchContext) -> Iterable[Hit]:
@@ -95,21 +123,27 @@ def _lmcache(context: LaunchContext) -> Iterable[Hit]:
     if not context.value("--enable-lmcache"):
         return NOTHING
     broken = [
-        (bool(context.draft_method), "speculation"),
-        (context.dp > 1, "data parallelism"),
-        (context.size("dcp") > 1, "decode-context parallelism"),
-        (bool(context.role), "disaggregation"),
+        (bool(context.draft_method), "speculation", _ALGORITHM),
+        (context.dp > 1, "data parallelism", "--attn-dp-size"),
+        (context.dp > 1, "", "--dp-size"),
+        (context.size("dcp") > 1, "decode-context parallelism", "--dcp-size"),
+        (bool(context.role), "disaggregation", "--disaggregation-mode"),
     ]
-    found = [text for is_broken, text in broken if is_broken]
+    found = [text for is_broken, text, _ in broken if is_broken and text]
+    flags = [flag for is_broken, _, flag in broken if is_broken]
     if not found:
         return NOTHING
-    return hit(context, f"LMCache does not go with {', '.join(found)}", "--enable-lmcache")
+    return hit(context, f"LMCache does not go with {', '.join(found)}", "--enable-lmcache", *flags)
 
 
 def _cache_rows(context: LaunchContext) -> Iterable[Hit]:
     if not context.is_k3 or context.text("--kv-cache-dtype") not in ("nvfp4", "fp4_mx_block16"):
         return NOTHING
-    message = "a 4-bit cache goes with trtllm_mha only, which has no latent attention"
+    dtype = context.text("--kv-cache-dtype")
+    message = (
+        f"--kv-cache-dtype {dtype}: a 4-bit cache goes with trtllm_mha only, which has no latent "
+        "attention"
+    )
     return hit(context, message, "--kv-cache-dtype")
 
 
@@ -161,7 +195,7 @@ def _length(context: LaunchContext) -> Iterable[Hit]:
     if context.variable("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN") in ("1", "true", "True"):
         return NOTHING
     limit = model.max_position_embeddings
-    message = f"--context-length {length:,.0f} is beyond the {limit:,} tokens of {model.name}"
+    message = f"--context-length {length:.0f} is beyond the {limit:,} tokens of {model.name}"
     return hit(context, message, "--context-length", remedy=f"write --context-length {limit}")
 
 

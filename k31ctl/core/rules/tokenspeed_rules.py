@@ -1,5 +1,6 @@
 """Rules of TokenSpeed."""
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -8,7 +9,9 @@ from k31ctl.core.rules.context import BLACKWELL, FileKind, LaunchContext
 from k31ctl.core.rules.finding import Change
 from k31ctl.core.rules.rule import NOTHING, Hit, Rule, hit
 
+_MADE_FOR_IT: Final = ("kimi-k3-dspark", "kimi-k3-speculator.dspark")
 _ENOUGH_HOST_BYTES: Final = 2_000_000_000_000
+_OTHER_EXPERTS: Final = ("flashinfer_trtllm", "triton", "gluon", "native")
 _EXPERT_SIZES: Final = (1, 2, 4, 8)
 
 
@@ -75,6 +78,8 @@ def _vision(context: LaunchContext) -> Iterable[Hit]:
         context,
         f"TP {tp} does not divide the 12 heads of the vision encoder",
         "--mm-encoder-tp-mode",
+        "--tensor-parallel-size",
+        "--attn-tp-size",
         change=Change(add=("--mm-encoder-tp-mode", "data"))
         if not context.has("--mm-encoder-tp-mode")
         else None,
@@ -86,7 +91,10 @@ def _moe_backend(context: LaunchContext) -> Iterable[Hit]:
     if not context.is_k3 or not backend:
         return NOTHING
     if backend == "triton":
-        message = "there is no portable Triton kernel for the SiTU experts of Kimi K3"
+        message = (
+            "--moe-backend triton: there is no portable Triton kernel for the SiTU experts of "
+            "Kimi K3"
+        )
         return hit(context, message, "--moe-backend")
     if not context.gpu:
         return NOTHING
@@ -146,21 +154,43 @@ def _instant(context: LaunchContext) -> Iterable[Hit]:
 
 def _all_to_all(context: LaunchContext) -> Iterable[Hit]:
     backend = context.text("--all2all-backend") or context.text("--moe-a2a-backend")
-    if backend == "deepep" and context.text("--moe-backend") not in ("marlin", "auto", ""):
-        return hit(context, "deepep carries experts of Marlin only", "--moe-backend")
+    if backend == "deepep" and _without_marlin(context):
+        return hit(
+            context,
+            "deepep carries experts of Marlin only",
+            "--all2all-backend",
+            "--moe-a2a-backend",
+            "--moe-backend",
+            remedy="leave --all2all-backend out; --moe-backend marlin runs on Hopper only",
+        )
     if backend in ("agrs", "flashinfer") and context.dp == 1:
         message = f"{backend} all-to-all needs attention data parallelism"
         return hit(context, message, "--all2all-backend", "--moe-a2a-backend")
     return NOTHING
 
 
+def _without_marlin(context: LaunchContext) -> bool:
+    """Whether the experts are known to run on other kernels than Marlin's."""
+    chosen = context.text("--moe-backend")
+    if not context.has("--moe-backend") or chosen == "auto":
+        return bool(context.gpu) and context.gpu != "sm_90"
+    return chosen in _OTHER_EXPERTS
+
+
 def _acceptance(context: LaunchContext) -> Iterable[Hit]:
-    if context.draft_method != "dspark" or not context.is_k3:
+    if context.draft_method != "dspark" or not context.is_k3 or context.draft is not None:
         return NOTHING
+    name = context.draft_name.rpartition("/")[2].casefold()
+    if name in ("", *_MADE_FOR_IT) or "$" in name:
+        return NOTHING
+    is_repository = re.fullmatch(r"[\w.-]+/[\w.-]+", context.draft_name) is not None
     return hit(
         context,
-        "drafts of DSPARK were accepted near one token in long answers",
+        "the draft is not one that is published for this engine: drafts of another architecture "
+        "were accepted near one token in long answers",
         "--speculative-algorithm",
+        "--speculative-draft-model-path",
+        severity=None if is_repository else Severity.INFO,
     )
 
 
@@ -169,7 +199,8 @@ def _arm_graphs(context: LaunchContext) -> Iterable[Hit]:
     if node is None or node.scale_up_domain_gpus <= node.num_gpus or context.size("nnodes") == 1:
         return NOTHING
     message = "graphs over several Arm hosts need NCCL 2.29.3 or newer"
-    return hit(context, message, "--nnodes")
+    severity = Severity.INFO if context.published else None
+    return hit(context, message, "--nnodes", severity=severity)
 
 
 TOKENSPEED_RULES: Final = (
@@ -299,9 +330,11 @@ TOKENSPEED_RULES: Final = (
     ),
     Rule(
         id="tokenspeed-acceptance",
-        severity=Severity.INFO,
-        about="DSPARK speculates",
-        remedy="watch the accepted length in the metrics",
+        severity=Severity.WARNING,
+        about="DSPARK speculates with a draft that nobody has published for this engine; only to "
+        "know where it is a folder",
+        remedy="use --speculative-draft-model-path Inferact/Kimi-K3-DSpark, and watch the accepted "
+        "length in the metrics",
         source="lightseekorg/tokenspeed#924, lightseekorg/tokenspeed#879",
         check=_acceptance,
         failures=(32,),
@@ -309,8 +342,9 @@ TOKENSPEED_RULES: Final = (
     ),
     Rule(
         id="tokenspeed-arm-graphs",
-        severity=Severity.INFO,
-        about="graphs are captured over several Arm hosts",
+        severity=Severity.WARNING,
+        about="graphs are captured over several Arm hosts; only to know where the launch has every "
+        "setting of a published recipe",
         remedy="pin NCCL to 2.29.3 or newer, and do not mix InfiniBand with sockets",
         source="TokenSpeed documentation",
         check=_arm_graphs,

@@ -8,6 +8,7 @@ from k31ctl.core.rules.context import BLACKWELL, LaunchContext
 from k31ctl.core.rules.finding import Change
 from k31ctl.core.rules.rule import NOTHING, Hit, Rule, hit
 
+_SPECIALIZED: Final = "latency_specialized"
 _MOST_DRAFT: Final = 7
 _DRAFT: Final = ("--speculative-config", "--spec-method")
 
@@ -49,7 +50,8 @@ def _no_head(context: LaunchContext) -> Iterable[Hit]:
         return NOTHING
     if context.draft_name:
         return NOTHING
-    return hit(context, f"{method} needs tensors that Kimi K3's checkpoint does not ship", *_DRAFT)
+    message = f"the method {method} needs tensors that Kimi K3's checkpoint does not ship"
+    return hit(context, message, *_DRAFT)
 
 
 def _draft_ranks(context: LaunchContext) -> Iterable[Hit]:
@@ -57,7 +59,7 @@ def _draft_ranks(context: LaunchContext) -> Iterable[Hit]:
     tp = context.size("tp")
     if not isinstance(ranks, int) or ranks in (1, tp):
         return NOTHING
-    message = f"the draft's tensor parallelism {ranks} is neither 1 nor the target's {tp}"
+    message = f"draft_tensor_parallel_size {ranks} of the draft is neither 1 nor the target's {tp}"
     return hit(context, message, *_DRAFT)
 
 
@@ -111,8 +113,8 @@ def _old_runner(context: LaunchContext) -> Iterable[Hit]:
 
 
 def _specialized(context: LaunchContext) -> Iterable[Hit]:
-    values = (str(s.value).casefold() for s in context.launch.settings)
-    if not any("latency_specialized" in value for value in values):
+    flags = [s.flag for s in context.launch.settings if _SPECIALIZED in str(s.value).casefold()]
+    if not flags:
         return NOTHING
     broken = [
         (bool(context.gpu) and context.gpu not in BLACKWELL, "GPUs of sm_100 or sm_103"),
@@ -122,7 +124,9 @@ def _specialized(context: LaunchContext) -> Iterable[Hit]:
         (context.size("dcp") not in (1, context.size("tp")), "DCP 1 or the tensor parallelism"),
     ]
     needs = [text for is_broken, text in broken if is_broken]
-    return hit(context, f"latency_specialized needs {', '.join(needs)}") if needs else NOTHING
+    if not needs:
+        return NOTHING
+    return hit(context, f"latency_specialized needs {', '.join(needs)}", *flags)
 
 
 def _kda_decode(context: LaunchContext) -> Iterable[Hit]:
@@ -189,7 +193,7 @@ VLLM_DRAFT_RULES: Final = (
         id="vllm-draft-ranks",
         severity=Severity.ERROR,
         about="the draft has a tensor parallelism of its own",
-        remedy="write 1 or the target's size",
+        remedy='write "draft_tensor_parallel_size":1, or the target\'s --tensor-parallel-size',
         source="vLLM 0.33.0 config/speculative.py",
         check=_draft_ranks,
         engines=("vllm",),

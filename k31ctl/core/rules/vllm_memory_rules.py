@@ -52,7 +52,7 @@ def _length(context: LaunchContext) -> Iterable[Hit]:
     if context.variable("VLLM_ALLOW_LONG_MAX_MODEL_LEN") == "1":
         return NOTHING
     limit = model.max_position_embeddings
-    message = f"--max-model-len {length:,.0f} is beyond the {limit:,} tokens of {model.name}"
+    message = f"--max-model-len {length:.0f} is beyond the {limit:,} tokens of {model.name}"
     return hit(context, message, "--max-model-len", remedy=f"write --max-model-len {limit}")
 
 
@@ -110,7 +110,12 @@ def _long_chunks(context: LaunchContext) -> Iterable[Hit]:
     if length < _LONG_CONTEXT or chunk <= most:
         return NOTHING
     message = f"chunks of {chunk:g} tokens ran out of memory in prompts of a million tokens"
-    return hit(context, message, "--max-num-batched-tokens", remedy=f"write {most}, or less, there")
+    return hit(
+        context,
+        message,
+        "--max-num-batched-tokens",
+        remedy=f"write --max-num-batched-tokens {most}, or less",
+    )
 
 
 def _runai(context: LaunchContext) -> Iterable[Hit]:

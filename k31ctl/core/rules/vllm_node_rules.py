@@ -60,7 +60,7 @@ def _conv_layout(context: LaunchContext) -> Iterable[Hit]:
         return NOTHING
     return hit(
         context,
-        "NIXL moves convolution states only in the layout DS",
+        "NixlConnector moves convolution states only in the layout DS",
         "--kv-transfer-config",
         variable="VLLM_SSM_CONV_STATE_LAYOUT",
         change=Change(variables={"VLLM_SSM_CONV_STATE_LAYOUT": "DS"}),
@@ -70,7 +70,7 @@ def _conv_layout(context: LaunchContext) -> Iterable[Hit]:
 def _nixl(context: LaunchContext) -> Iterable[Hit]:
     if not context.is_k3 or _connector(context).casefold() != "nixlconnector":
         return NOTHING
-    message = "garbled text was reported for this model, only when disaggregated with NIXL"
+    message = "garbled text was reported for this model, only when disaggregated by NixlConnector"
     return hit(context, message, "--kv-transfer-config")
 
 
@@ -78,22 +78,37 @@ def _nixl_context(context: LaunchContext) -> Iterable[Hit]:
     tp, dcp = context.size("tp"), context.size("dcp")
     if _connector(context).casefold() != "nixlconnector" or dcp in (1, tp):
         return NOTHING
-    message = f"NIXL wants decode-context parallelism 1 or {tp}, not {dcp}"
+    message = f"NixlConnector wants decode-context parallelism 1 or {tp}, not {dcp}"
     return hit(context, message, "--decode-context-parallel-size")
 
 
 def _side_channel(context: LaunchContext) -> Iterable[Hit]:
     name = "VLLM_NIXL_SIDE_CHANNEL_HOST"
-    if context.variable(name) not in ("localhost", "127.0.0.1"):
+    host = context.variable(name)
+    if host not in ("localhost", "127.0.0.1"):
         return NOTHING
-    message = "the NIXL side channel listens on localhost, so no other node reaches it"
+    message = f"{name}={host}: the NIXL side channel listens where no other node reaches it"
     return hit(context, message, variable=name)
+
+
+def _side_channel_unset(context: LaunchContext) -> Iterable[Hit]:
+    name, here = "VLLM_NIXL_SIDE_CHANNEL_HOST", context.gpus_per_node
+    if _connector(context).casefold() != "nixlconnector" or context.wrapped:
+        return NOTHING
+    if name in context.launch.environment or not here or context.ranks < here:
+        return NOTHING
+    return hit(
+        context,
+        f"{name} is not set, so the NIXL side channel listens on localhost, and a server that "
+        f"takes all {here} GPUs of a node has its other half on another",
+        "--kv-transfer-config",
+    )
 
 
 def _lmcache(context: LaunchContext) -> Iterable[Hit]:
     if not context.is_k3 or "lmcache" not in _connector(context).casefold():
         return NOTHING
-    message = "LMCache corrupted shared prefixes of models with linear layers"
+    message = f"{_connector(context)} corrupted shared prefixes of models with linear layers"
     return hit(context, message, "--kv-transfer-config")
 
 
@@ -114,7 +129,8 @@ def _uneven_nodes(context: LaunchContext) -> Iterable[Hit]:
     if nodes == 1 or ranks * context.dp % nodes == 0:
         return NOTHING
     message = f"{ranks * context.dp} ranks do not divide among {nodes} nodes"
-    return hit(context, message, "--nnodes")
+    sizes = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
+    return hit(context, message, "--nnodes", *sizes)
 
 
 def _balancers(context: LaunchContext) -> Iterable[Hit]:
@@ -162,12 +178,21 @@ def _ray_pipeline(context: LaunchContext) -> Iterable[Hit]:
 
 
 def _autotune(context: LaunchContext) -> Iterable[Hit]:
-    if context.gpu not in BLACKWELL or not context.value("--enable-flashinfer-autotune"):
+    flag = "--enable-flashinfer-autotune"
+    if context.gpu not in BLACKWELL or context.nodes <= 1 or context.value(flag) is False:
         return NOTHING
-    if context.nodes <= 1:
+    kernels = context.fields("--kernel-config")
+    if kernels.get("enable_flashinfer_autotune") is False:
+        return NOTHING
+    is_open = context.open_ended or (context.has("--kernel-config") and not kernels)
+    is_elsewhere = is_open or context.wrapped or context.on_ray
+    if not context.value(flag) and is_elsewhere:
         return NOTHING
     message = "FlashInfer's autotuning at start was too slow or unstable over several nodes"
-    return hit(context, message, "--enable-flashinfer-autotune")
+    if not context.has(flag):
+        message += ", and it is on unless --disable-flashinfer-autotune is written"
+    change = None if context.has(flag) else Change(add=("--disable-flashinfer-autotune",))
+    return hit(context, message, flag, change=change)
 
 
 VLLM_NODE_RULES: Final = (
@@ -242,10 +267,21 @@ VLLM_NODE_RULES: Final = (
         failures=(48,),
     ),
     Rule(
+        id="nixl-side-channel-unset",
+        unset=True,
+        severity=Severity.WARNING,
+        about="the NIXL side channel stays on localhost, and the other half is on another node",
+        remedy="set VLLM_NIXL_SIDE_CHANNEL_HOST to the node's address",
+        source="ai-dynamo/nixl#1614, NVIDIA/srt-slurm#11",
+        check=_side_channel_unset,
+        engines=("vllm",),
+        failures=(47, 48),
+    ),
+    Rule(
         id="vllm-lmcache-hybrid",
         severity=Severity.WARNING,
         about="LMCache keeps prefixes of a model with linear layers",
-        remedy="leave LMCache out; --enable-prefix-caching keeps prefixes on the GPUs",
+        remedy="leave --kv-transfer-config out; --enable-prefix-caching keeps prefixes on the GPUs",
         source="vllm-project/vllm#50953, LMCache/LMCache#4247",
         check=_lmcache,
         engines=("vllm",),

@@ -71,7 +71,7 @@ def _auto_choice(context: LaunchContext) -> Iterable[Hit]:
             "without --enable-auto-tool-choice the engine refuses every request that lets the "
             "model choose a tool",
             "--tool-call-parser",
-            severity=Severity.WARNING,
+            remedy="add --enable-auto-tool-choice",
             change=Change(add=("--enable-auto-tool-choice",)),
         )
     return NOTHING

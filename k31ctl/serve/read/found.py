@@ -42,9 +42,11 @@ class FoundLaunch:
     """One command of a file that may start an engine, and what the file says about its place.
 
     ``head`` is the beginning of the file, which may say with what it was made; ``on_ray`` is
-    whether the file speaks of a Ray cluster. ``source`` is the script that the words stand in
-    where another file runs it, None where it is the file itself. ``model`` is what is served where
-    the command only names a folder. ``expanded`` are the variables that the file itself reads.
+    whether the file speaks of a Ray cluster, ``router_ports`` what a router in it knows prefill
+    servers by, ``memory_bytes`` the host memory that a batch job asks for. ``source`` is the
+    script that the words stand in where another file runs it, None where it is the file itself.
+    ``model`` is what is served where the command only names a folder. ``expanded`` are the
+    variables that the file itself reads.
     """
 
     words: tuple[SourceWord, ...]
@@ -53,6 +55,7 @@ class FoundLaunch:
     container: Container | None = None
     nodes: int = 0
     gpus_per_node: int = 0
+    memory_bytes: int = 0
     gpu_hint: str = ""
     images: tuple[str, ...] = ()
     installs: tuple[str, ...] = ()
@@ -61,6 +64,7 @@ class FoundLaunch:
     head: str = ""
     on_ray: bool = False
     expanded: frozenset[str] = frozenset()
+    router_ports: tuple[int, ...] = ()
     source: Source | None = None
 
     @property

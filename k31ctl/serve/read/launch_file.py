@@ -16,7 +16,7 @@ from k31ctl.serve.read.source import Source
 
 _YAML: Final = (".yaml", ".yml")
 _MOST_LAUNCHES: Final = 64
-_NOTHING_ASKED: Final = Allocation(nodes=0, gpus_per_node=0, gpu="", is_batch=False)
+_NOTHING_ASKED: Final = Allocation(nodes=0, gpus_per_node=0, memory_bytes=0, gpu="", is_batch=False)
 
 
 class NothingStartedError(InputError):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from k31ctl.core.rules import Container, FileKind
-from k31ctl.serve.read.docker import docker_run
+from k31ctl.serve.read.docker import docker_run, size_bytes
 from k31ctl.serve.read.found import Assigned, FoundLaunch, SourceWord
 from k31ctl.serve.read.neighbours import Look, nothing_beside
 from k31ctl.serve.read.shell import shell_commands
@@ -25,6 +25,7 @@ class Allocation:
 
     nodes: int
     gpus_per_node: int
+    memory_bytes: int
     gpu: str
     is_batch: bool
 
@@ -71,6 +72,7 @@ def launches_of(
         container=container,
         nodes=_srun_nodes(words) or asked.nodes,
         gpus_per_node=asked.gpus_per_node,
+        memory_bytes=asked.memory_bytes,
         gpu_hint=asked.gpu,
         images=(image,) if image else (),
         installs=installed,
@@ -116,13 +118,21 @@ def allocation(text: str) -> Allocation:
                 options[name] = value
     nodes = options.get("--nodes") or options.get("-N") or ""
     gpus = options.get("--gpus-per-node") or options.get("--gres") or ""
+    if not gpus and nodes in ("", "1"):
+        gpus = options.get("--gpus") or options.get("-G") or ""
     typed = _GRES.search(gpus if gpus.startswith("gpu") else f"gpu:{gpus}")
     return Allocation(
         nodes=_number(nodes.partition("-")[0]),
         gpus_per_node=int(typed[2]) if typed else 0,
+        memory_bytes=_memory_bytes(options.get("--mem", "")),
         gpu=(typed[1] or "") if typed else "",
         is_batch=bool(lines),
     )
+
+
+def _memory_bytes(text: str) -> int:
+    """Bytes of Slurm's ``--mem``, which are MiB without a unit; 0 is all of the node."""
+    return size_bytes(f"{text}m" if text.isascii() and text.isdigit() else text) or 0
 
 
 def _srun_nodes(words: Sequence[SourceWord]) -> int:

@@ -1,0 +1,3 @@
+#!/usr/bin/env bash
+set -euo pipefail
+CUDA_VISIBLE_DEVICES=0,1,2,3 vllm serve moonshotai/Kimi-K3 --trust-remote-code --tool-call-parser kimi_k3 --enable-auto-tool-choice --reasoning-parser kimi_k3 -tp 8

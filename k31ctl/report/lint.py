@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from k31ctl.core.gates import Gate, require_all, require_names
 from k31ctl.core.rules import Finding, Severity
+from k31ctl.core.rules.open_values import known_or
 from k31ctl.errors import InputError, K31Error, RefusedError, UsageError
 from k31ctl.report.envelope import envelope
 from k31ctl.report.files import write_all
@@ -135,7 +136,7 @@ def _launch(name: str, linted: Any) -> dict[str, Any]:
         "model": context.model.id if context.model is not None else None,
         "hardware": context.node.id if context.node is not None else None,
         "nodes": context.nodes,
-        "gpus": context.ranks,
+        "gpus": known_or(lambda: context.ranks, None),
     }
 
 

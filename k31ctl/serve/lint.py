@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
 
 from k31ctl.catalog.engines import load_draft, load_engine
 from k31ctl.catalog.flags import FoundFlags, find_flags
@@ -13,25 +12,22 @@ from k31ctl.catalog.store import Kind, Store
 from k31ctl.core.draft import Draft
 from k31ctl.core.engine import Engine
 from k31ctl.core.hardware import Node
-from k31ctl.core.launch import Form, Launch, Problem
+from k31ctl.core.launch import Form, Launch
 from k31ctl.core.launch_form import Call, find_call
 from k31ctl.core.model import Model
 from k31ctl.core.read_launch import read_launch
 from k31ctl.core.rules import Finding, LaunchContext, Severity, check
+from k31ctl.core.rules.open_values import known_or
+from k31ctl.serve.open_launch import (
+    is_environment_open,
+    is_open,
+    open_positions,
+    open_variables,
+    without_unknown,
+)
 from k31ctl.serve.read.found import FoundLaunch
 from k31ctl.serve.recognise import engine_version, model_id, written_version
 from k31ctl.values import frozen
-
-_VALUE_PROBLEMS: Final = (
-    Problem.BAD_TYPE,
-    Problem.BAD_CHOICE,
-    Problem.BAD_RUNTIME_CHOICE,
-    Problem.UNKNOWN_FIELD,
-    Problem.UNEXPECTED_WORD,
-    Problem.UNKNOWN_FLAG,
-    Problem.TO_GATEWAY,
-    Problem.REPEATED_FLAG,
-)
 
 
 @frozen
@@ -64,7 +60,7 @@ def lint(store: Store, found: FoundLaunch, asked: Asked, *, name: str) -> Linted
     flags = _flags(store, found, call, asked, notes)
     environment = {name: each.value for name, each in found.environment.items()}
     launch = read_launch(found.texts, call, flags.catalog, environment=environment)
-    launch = _without_unknown(launch, found)
+    launch = without_unknown(launch, found)
     context = _context(store, found, launch, flags, asked, notes)
     told = check(context)
     if asked.readback:
@@ -133,14 +129,17 @@ def _context(
         container=found.container,
         installs=found.installs,
         gpu_hint=found.gpu_hint,
-        open_ended=_is_open(launch, found),
-        open_environment=found.open_environment,
+        open_ended=is_open(launch, found),
+        open_environment=is_environment_open(launch, found),
+        open_positions=open_positions(launch, found),
+        open_variables=open_variables(launch, found),
         told_gpus_per_node=found.gpus_per_node,
         told_memory_bytes=found.memory_bytes,
         router_ports=found.router_ports,
         on_ray=found.on_ray,
     )
-    whole = replace(draft_of_all, draft=_draft(store, draft_of_all.draft_name))
+    draft = known_or(lambda: draft_of_all.draft_name, "")
+    whole = replace(draft_of_all, draft=_draft(store, draft))
     nodes = _nodes(whole, found, asked)
     published = nodes > 1 and _is_published(store, launch, flags)
     whole = replace(whole, nodes=nodes, published=published)
@@ -156,8 +155,13 @@ def _is_published(store: Store, launch: Launch, flags: FoundFlags) -> bool:
 
 
 def _nodes(context: LaunchContext, found: FoundLaunch, asked: Asked) -> int:
-    """How many nodes there are: as asked, as the file says, else one where nothing says more."""
-    return asked.nodes or max(context.told_nodes, found.nodes, 1)
+    """How many nodes there are: as asked, as the file says, else one where nothing says more.
+
+    0 where the command takes the number from a variable and nothing else says it.
+    """
+    told = asked.nodes or max(context.told_nodes, found.nodes, 1)
+    is_unknown = any(map(context.is_open, ("--nnodes", "--data-parallel-size-local")))
+    return 0 if told == 1 and not asked.nodes and is_unknown else told
 
 
 def _node(store: Store, asked: Asked, notes: list[str]) -> Node | None:
@@ -214,33 +218,6 @@ def _draft(store: Store, name: str) -> Draft | None:
     if exact or is_repository:
         return exact[0] if exact else None
     return alike[0] if len(alike) == 1 else None
-
-
-def _is_open(launch: Launch, found: FoundLaunch) -> bool:
-    """Whether flags may come from a variable, a template or a file of settings."""
-    unknown = {
-        at for at, word in enumerate(found.words) if not word.resolved and at >= launch.start
-    }
-    values = {p for setting in launch.settings for p in setting.positions}
-    by_file = any(problem.problem is Problem.CONFIG_FILE for problem in launch.problems)
-    sizes = any(
-        "-size" in setting.flag and unknown.intersection(setting.positions)
-        for setting in launch.settings
-    )
-    return by_file or sizes or bool(unknown - values)
-
-
-def _without_unknown(launch: Launch, found: FoundLaunch) -> Launch:
-    """The launch without problems that rest on words which are only known at run time."""
-    kept = tuple(
-        problem
-        for problem in launch.problems
-        if not (
-            problem.problem in _VALUE_PROBLEMS
-            and any(not found.words[p].resolved for p in problem.positions)
-        )
-    )
-    return replace(launch, problems=kept)
 
 
 def _placed(finding: Finding, found: FoundLaunch, call: Call, name: str) -> Finding:

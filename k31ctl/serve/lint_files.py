@@ -17,6 +17,7 @@ from k31ctl.serve.read.docker import docker_run
 from k31ctl.serve.read.found import FoundLaunch, SourceWord
 from k31ctl.serve.read.launch_file import NothingStartedError, launch_of_words, launches_in
 from k31ctl.serve.read.neighbours import Neighbours
+from k31ctl.serve.read.shell_text import expanded_names
 from k31ctl.serve.read.source import MOST_BYTES, Source, read_source, source_of
 from k31ctl.values import frozen
 
@@ -175,11 +176,12 @@ def _linted(
     store: Store, source: Source, launches: Sequence[FoundLaunch], asked: Asked
 ) -> LintedFile:
     head, on_ray = source.text[:_HEAD], _RAY.search(source.text) is not None
+    expanded = expanded_names(source.text)
     ports = _router_ports(launches)
     linted = tuple(
         lint(
             store,
-            replace(each, head=head, on_ray=on_ray, router_ports=ports),
+            replace(each, head=head, on_ray=on_ray, expanded=expanded, router_ports=ports),
             asked,
             name=source.name,
         )

@@ -16,6 +16,7 @@ _BRANCHES: Final = {
     "vllm": re.compile(r"vllm-openai(?:_rocm|-rocm)?:((?:[\w.]+-)?nightly|main)(?![\w.])"),
     "sglang": re.compile(r"/sglang(?:-rocm)?:(nightly|main|dev)(?![\w.])"),
 }
+_K31_BRANCHES: Final = {"sglang": re.compile(r"/sglang(?:-rocm)?:[\w.-]*(kimi-k31-pro)\b")}
 _TITLE: Final = re.compile(r"^# .{1,80} with (\w+) ([\w.-]+) on .+\)$", re.MULTILINE)
 _BRANCH: Final = "main"
 _K31: Final = re.compile(r"kimi[-_ ]?k3[.]?1", re.IGNORECASE)
@@ -28,6 +29,9 @@ def engine_version(engine: str, images: Sequence[str], installs: Sequence[str]) 
         found = _IMAGES[engine].search(image) if engine in _IMAGES else None
         if found is not None:
             return found[1]
+        own = _K31_BRANCHES[engine].search(image) if engine in _K31_BRANCHES else None
+        if own is not None:
+            return own[1]
         if engine in _BRANCHES and _BRANCHES[engine].search(image) is not None:
             return _BRANCH
     pinned = re.compile(rf"^{re.escape(engine)}(?:\[[\w,-]*\])?==\s*([\w.]+)$")

@@ -64,7 +64,7 @@ def _no_gpus(context: LaunchContext) -> Iterable[Hit]:
 
 def _few_gpus(context: LaunchContext) -> Iterable[Hit]:
     box = context.container
-    if box is None or box.gpus is None or not context.ranks:
+    if box is None or box.gpus is None or not context.ranks or not context.nodes:
         return NOTHING
     nodes = max(1, context.nodes, context.told_nodes)
     if context.ranks <= box.gpus * nodes:

@@ -12,6 +12,7 @@ from k31ctl.core.hardware import Node
 from k31ctl.core.launch import Form, Launch
 from k31ctl.core.model import Model
 from k31ctl.core.release import release_key
+from k31ctl.core.rules.open_values import OpenFields, OpenValueError, known_or, plain_fields
 from k31ctl.core.speed_parameters import SpeedParameters
 from k31ctl.values import frozen
 
@@ -64,7 +65,10 @@ class LaunchContext:
 
     ``version`` is the release that runs, which may not be the one whose flags ``catalog`` has;
     ``open_ended`` is whether a word of the command is only known when it runs,
-    ``open_environment`` whether variables come from a file that is not read.
+    ``open_environment`` whether variables come from a file that is not read. ``open_positions``
+    are the words, ``open_variables`` the variables, whose value is only known then: what asks for
+    one (``text``, ``number``, ``fields``, ``variable`` and all that rests on them) raises
+    OpenValueError, on which a rule says nothing.
     None in ``model``, ``node`` or ``engine`` means that it is not known, and rules that need it
     say nothing. ``nodes`` is 0 where nothing says how many there are; ``told_gpus_per_node`` and
     ``told_memory_bytes`` are what a batch script asks for, 0 where it does not. ``router_ports``
@@ -89,6 +93,8 @@ class LaunchContext:
     installs: tuple[str, ...] = ()
     gpu_hint: str = ""
     open_ended: bool = False
+    open_positions: frozenset[int] = frozenset()
+    open_variables: frozenset[str] = frozenset()
     told_gpus_per_node: int = 0
     told_memory_bytes: int = 0
     router_ports: tuple[int, ...] = ()
@@ -146,13 +152,23 @@ class LaunchContext:
         """Whether the flag is there at all."""
         return self.launch.setting(flag) is not None
 
+    def is_open(self, flag: str) -> bool:
+        """Whether the flag is there with a value that is only known when the launch runs."""
+        return not self.open_positions.isdisjoint(self.at(flag))
+
+    def _require_known(self, flag: str) -> None:
+        if self.is_open(flag):
+            raise OpenValueError(flag)
+
     def text(self, flag: str) -> str:
         """The flag's value as lower-case text, empty where it is not set."""
+        self._require_known(flag)
         value = self.launch.value(flag)
         return "" if value is None else str(value).casefold()
 
     def number(self, flag: str, default: float = 0) -> float:
         """The flag's value as a number, else ``default``."""
+        self._require_known(flag)
         value = self.launch.value(flag)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return default
@@ -161,7 +177,11 @@ class LaunchContext:
     def fields(self, flag: str) -> Mapping[str, object]:
         """The flag's JSON object, empty where it is not set or no object."""
         value = self.launch.value(flag)
-        return value if isinstance(value, dict) else {}
+        if not isinstance(value, dict):
+            self._require_known(flag)
+            return {}
+        fields = plain_fields(value)
+        return OpenFields(fields=fields) if self.is_open(flag) else fields
 
     def at(self, *flags: str) -> tuple[int, ...]:
         """Where the uses of these flags that count stand in the words."""
@@ -170,6 +190,8 @@ class LaunchContext:
 
     def variable(self, name: str) -> str:
         """The value of an environment variable, empty where it is not set."""
+        if name in self.open_variables:
+            raise OpenValueError(name)
         return self.launch.environment.get(name, "")
 
     def size(self, name: str) -> int:
@@ -232,18 +254,18 @@ class LaunchContext:
 
     @property
     def told_nodes(self) -> int:
-        """Nodes that the command itself tells of, 1 where it tells of none."""
-        local = int(self.number("--data-parallel-size-local", 0))
-        groups = -(-self.dp // local) if local > 0 else 1
-        return max(self.size("nnodes"), groups)
+        """Nodes that the command itself tells of, 1 where it tells of none that are known."""
+        local = int(known_or(lambda: self.number("--data-parallel-size-local"), 0.0))
+        groups = -(-known_or(lambda: self.dp, 1) // local) if local > 0 else 1
+        return max(known_or(lambda: self.size("nnodes"), 1), groups)
 
     @property
     def spans_nodes(self) -> bool:
         """Whether the command itself says that it is one of several."""
         return (
-            self.size("nnodes") > 1
-            or self.has("--dist-init-addr")
+            self.has("--dist-init-addr")
             or self.has("--data-parallel-address")
+            or self.size("nnodes") > 1
         )
 
     @property

@@ -11,6 +11,7 @@ from k31ctl.core.layout_rules import AskedLayout
 from k31ctl.core.memory import StageMemory
 from k31ctl.core.request import Parts, PlanRequest
 from k31ctl.core.rules.context import LaunchContext
+from k31ctl.core.rules.open_values import known_or
 from k31ctl.core.workload import AskedWorkload
 from k31ctl.errors import K31Error
 from k31ctl.values import frozen
@@ -25,6 +26,19 @@ _NO_LOAD: Final = AskedWorkload(
     concurrency=None,
     rate_per_s=None,
     accepted_tokens=None,
+)
+_FRACTIONS: Final = ("--gpu-memory-utilization", "--mem-fraction-static")
+_OVERRIDES: Final = ("--hf-overrides", "--json-model-override-args")
+_SIZES: Final = (
+    "num_hidden_layers",
+    "num_experts",
+    "n_routed_experts",
+    "hidden_size",
+    "intermediate_size",
+    "num_layers",
+    "vocab_size",
+    "kv_lora_rank",
+    "max_position_embeddings",
 )
 _ROWS: Final = {"fp8_ds_mla": KvFormat.FP8_DS_MLA, "nvfp4_ds_mla": KvFormat.NVFP4_DS_MLA}
 
@@ -94,15 +108,15 @@ def weights_bytes(stage: StageMemory) -> int:
 
 
 def fit(context: LaunchContext) -> Fit | None:
-    """Return what the planner says of the launch, None where something that it needs is unknown."""
+    """Return what the planner says of the launch, None where something that it needs is unknown.
+
+    What is only known at run time is taken at its best: the shortest context, all of the memory.
+    Raises OpenValueError where that is a size of the layout.
+    """
     model, node, engine, speed = context.model, context.node, context.engine, context.speed
-    if model is None or node is None or engine is None or speed is None:
+    if model is None or node is None or engine is None or speed is None or is_resized(context):
         return None
-    limit = model.max_position_embeddings
-    asked = int(
-        context.number("--max-model-len", 0) or context.number("--context-length", 0) or limit
-    )
-    length = min(asked, limit) if asked > 0 else 1
+    length = _length(context, model.max_position_embeddings)
     parts = Parts(
         model=model, node=node, engine=engine, draft=_draft(context), speed=speed, prices=None
     )
@@ -115,8 +129,29 @@ def fit(context: LaunchContext) -> Fit | None:
     return Fit(built=built, refusal=None, max_model_len=length, fraction=fraction)
 
 
+def is_resized(context: LaunchContext) -> bool:
+    """Whether the launch loads the model with other sizes than its own, or may."""
+    given = [flag for flag in _OVERRIDES if context.has(flag)]
+    if any(map(context.is_open, given)):
+        return True
+    words = " ".join(str(context.value(flag)) for flag in given)
+    return any(name in words for name in _SIZES)
+
+
+def _length(context: LaunchContext, limit: int) -> int:
+    """The longest request, in tokens, that the launch is certain to take."""
+    if any(map(context.is_open, ("--max-model-len", "--context-length", "--kv-cache-dtype"))):
+        return 1
+    asked = context.number("--max-model-len", 0) or context.number("--context-length", 0) or limit
+    return max(1, min(int(asked), limit))
+
+
+def _method(context: LaunchContext) -> str:
+    return known_or(lambda: context.draft_method, "")
+
+
 def _draft(context: LaunchContext) -> Draft | None:
-    return context.draft if context.draft_method else None
+    return context.draft if _method(context) else None
 
 
 def _request(context: LaunchContext, parts: Parts, length: int) -> PlanRequest:
@@ -136,7 +171,7 @@ def _request(context: LaunchContext, parts: Parts, length: int) -> PlanRequest:
         kv_dtype=kv_format(context),
         index_dtype=None,
         state_dtype=state_dtype(context),
-        kv_memory_bytes=int(context.number("--kv-cache-memory-bytes", 0)) or None,
+        kv_memory_bytes=int(_number(context, "--kv-cache-memory-bytes")) or None,
         max_model_len=length,
         prefix_caching=prefix_caching(context),
         draft_tokens=_draft_tokens(context),
@@ -146,7 +181,7 @@ def _request(context: LaunchContext, parts: Parts, length: int) -> PlanRequest:
         state_slots=None,
         chunk_tokens=_chunk_tokens(context),
         memory_fraction=_fraction(context),
-        state_ratio=context.number("--mamba-full-memory-ratio", 0) or None,
+        state_ratio=_number(context, "--mamba-full-memory-ratio") or None,
         text_only=bool(context.value("--language-model-only")),
         image=None,
         lora_rank=None,
@@ -160,7 +195,7 @@ def _request(context: LaunchContext, parts: Parts, length: int) -> PlanRequest:
 
 def kv_format(context: LaunchContext) -> KvFormat | None:
     """The row that the launch caches, None where that is left to the engine."""
-    text = context.text("--kv-cache-dtype")
+    text = known_or(lambda: context.text("--kv-cache-dtype"), "")
     if text in _ROWS:
         return _ROWS[text]
     if text in _FP8:
@@ -170,7 +205,8 @@ def kv_format(context: LaunchContext) -> KvFormat | None:
 
 def state_dtype(context: LaunchContext) -> StateDtype:
     """The type of the recurrent state, fp32 where the launch does not say."""
-    text = context.text("--mamba-ssm-cache-dtype") or context.text("--mamba-ssm-dtype")
+    flags = ("--mamba-ssm-cache-dtype", "--mamba-ssm-dtype")
+    text = known_or(lambda: context.text(flags[0]) or context.text(flags[1]), "")
     return StateDtype.BF16 if text == "bfloat16" else StateDtype.FP32
 
 
@@ -182,26 +218,32 @@ def prefix_caching(context: LaunchContext) -> bool:
 
 
 def _draft_tokens(context: LaunchContext) -> int | None:
-    if not context.draft_method:
+    if not _method(context):
         return 0
-    number = context.fields("--speculative-config").get("num_speculative_tokens")
+    fields = context.fields("--speculative-config")
+    number = known_or(lambda: fields.get("num_speculative_tokens"), None)
     if isinstance(number, int) and not isinstance(number, bool):
         return number
-    given = int(
-        context.number("--spec-tokens", 0) or context.number("--speculative-dspark-block-size", 0)
-    )
-    return given or None
+    flags = ("--spec-tokens", "--speculative-dspark-block-size")
+    return int(_first_number(context, *flags)) or None
 
 
 def _chunk_tokens(context: LaunchContext) -> int | None:
-    given = int(
-        context.number("--max-num-batched-tokens", 0) or context.number("--chunked-prefill-size", 0)
-    )
+    given = int(_first_number(context, "--max-num-batched-tokens", "--chunked-prefill-size"))
     return given if given > 0 else None
 
 
+def _number(context: LaunchContext, flag: str) -> float:
+    """The flag's value, 0 where it is not set or not known."""
+    return known_or(lambda: context.number(flag, 0), 0.0)
+
+
+def _first_number(context: LaunchContext, *flags: str) -> float:
+    return next((number for flag in flags if (number := _number(context, flag))), 0)
+
+
 def _fraction(context: LaunchContext) -> float | None:
-    given = context.number("--gpu-memory-utilization", 0) or context.number(
-        "--mem-fraction-static", 0
-    )
+    if any(map(context.is_open, _FRACTIONS)):
+        return 1.0
+    given = _first_number(context, *_FRACTIONS)
     return given if 0 < given <= 1 else None

@@ -9,6 +9,7 @@ from k31ctl.core.finding import Severity
 from k31ctl.core.launch import Problem, ReadProblem
 from k31ctl.core.rules.context import LaunchContext
 from k31ctl.core.rules.finding import Change, Finding
+from k31ctl.core.rules.open_values import known_or
 from k31ctl.values import frozen
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
@@ -211,7 +212,8 @@ def _remedy(problem: ReadProblem, told: Reading, context: LaunchContext) -> str:
         variable, value = _REPLACED[name]
         return f"set {variable}={value}"
     if name == "--enable-dp-attention":
-        return f"write --attn-dp-size {context.dp} and leave --dp-size out"
+        groups = known_or(lambda: str(context.dp), str(context.value("--dp-size")))
+        return f"write --attn-dp-size {groups} and leave --dp-size out"
     if name in _RENAMED and _RENAMED[name] in problem.candidates:
         words = " ".join(context.launch.words[p] for p in problem.positions[1:])
         return f"write {_RENAMED[name]} {words}".rstrip()
@@ -263,8 +265,13 @@ def _attention_dp(problem: ReadProblem, context: LaunchContext) -> Change | None
     return Change(remove=problem.positions, replace={size.positions[0]: "--attn-dp-size"})
 
 
-def merged_object(context: LaunchContext, flag: str, fields: Mapping[str, object]) -> Change:
-    """Return the change that sets fields of a flag's JSON object and keeps the others."""
+def merged_object(context: LaunchContext, flag: str, fields: Mapping[str, object]) -> Change | None:
+    """Return the change that sets fields of a flag's JSON object and keeps the others.
+
+    None where a part of the object is only known at run time, which no change may write out.
+    """
+    if context.is_open(flag):
+        return None
     text = json.dumps({**context.fields(flag), **fields}, separators=(",", ":"))
     setting = context.launch.setting(flag)
     if setting is None:

@@ -7,9 +7,21 @@ from k31ctl.core.finding import Severity
 from k31ctl.core.rules.context import LaunchContext
 from k31ctl.core.rules.finding import Finding
 from k31ctl.core.rules.memory_fit import fit
+from k31ctl.core.rules.open_values import known_or
 from k31ctl.values import frozen
 
 CLOSE: Final = 0.15
+_SETS_CACHE: Final = (
+    "--gpu-memory-utilization",
+    "--mem-fraction-static",
+    "--max-model-len",
+    "--context-length",
+    "--kv-cache-dtype",
+    "--speculative-config",
+    "--max-num-batched-tokens",
+    "--chunked-prefill-size",
+    "--mamba-full-memory-ratio",
+)
 _ALIKE: Final = {"fp8": "fp8_e4m3", "true": "1", "false": "0", "none": "", "auto": ""}
 
 
@@ -116,7 +128,9 @@ def _plain(value: object) -> str:
 
 def _capacity(context: LaunchContext, running: Running) -> Iterator[Finding]:
     """The engine's own cache beside the planner's, where both are known."""
-    planned = fit(context)
+    if any(map(context.is_open, _SETS_CACHE)):
+        return
+    planned = known_or(lambda: fit(context), None)
     if planned is None or planned.built is None:
         return
     pool = planned.built.pool.capacity(planned.max_model_len)

@@ -8,6 +8,7 @@ from k31ctl.core.launch import Setting
 from k31ctl.core.release import release_key
 from k31ctl.core.rules.context import FileKind, LaunchContext
 from k31ctl.core.rules.finding import Change, Finding
+from k31ctl.core.rules.open_values import OpenValueError
 from k31ctl.values import frozen
 
 
@@ -62,9 +63,16 @@ class Rule:
         return (since is None or mine >= since) and (until is None or mine < until)
 
     def findings(self, context: LaunchContext) -> Iterable[Finding]:
-        """Return what the rule finds in a launch that it is about."""
+        """Return what the rule finds in a launch that it is about.
+
+        Nothing where that rests on a value which is only known when the launch runs.
+        """
         known = not (self.unset and context.kind is FileKind.COMMAND)
-        for hit in self.check(context):
+        try:
+            hits = tuple(self.check(context))
+        except OpenValueError:
+            return
+        for hit in hits:
             yield Finding(
                 id=self.id,
                 severity=(hit.severity or self.severity) if known else Severity.INFO,

@@ -98,10 +98,12 @@ def _idle_gpus(context: LaunchContext) -> Iterable[Hit]:
 
 def _out_of_range(context: LaunchContext) -> Iterable[Hit]:
     for flag in _SIZES:
-        if context.has(flag) and context.number(flag, 1) < 1:
+        if context.has(flag) and not context.is_open(flag) and context.number(flag, 1) < 1:
             return hit(context, f"{flag} {context.value(flag)} is below 1", flag)
     for flag in _FRACTIONS:
-        if context.has(flag) and not 0 < context.number(flag, 1) <= 1:
+        if context.is_open(flag) or not context.has(flag):
+            continue
+        if not 0 < context.number(flag, 1) <= 1:
             message = f"{flag} {context.value(flag)} is not a fraction between 0 and 1"
             return hit(context, message, flag, remedy=f"write {flag} 0.9")
     return NOTHING

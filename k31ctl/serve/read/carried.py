@@ -1,6 +1,7 @@
 """The command of a container or unit, as words or as text, with the script that it carries."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from k31ctl.serve.read.docker import with_entrypoint
 from k31ctl.serve.read.found import Assigned, SourceWord, relocated
@@ -35,7 +36,7 @@ def carried_commands(
                 inner = each.words
                 if word.start >= 0:
                     inner = relocated(inner, word.text, text, start=word.start, end=word.end)
-                found.append(Command(words=inner, environment=each.environment))
+                found.append(replace(each, words=inner))
     return tuple(found) or (Command(words=tuple(words), environment=environment),)
 
 

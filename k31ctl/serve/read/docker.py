@@ -1,6 +1,7 @@
 """``docker run`` read: what the container is given, and the command that runs in it."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -8,6 +9,9 @@ from k31ctl.core.rules import Container
 from k31ctl.serve.read.found import Assigned, SourceWord
 from k31ctl.values import frozen
 
+LARGE_BYTES: Final = 1 << 40
+_SHM: Final = "/dev/shm"
+_CDI_GPU: Final = re.compile(r"(?:nvidia|amd)\.com/gpu=")
 _PROGRAMS: Final = ("docker", "podman", "nerdctl")
 _ALONE: Final = ("-d", "-i", "-t", "-it", "-ti", "-dit", "-itd", "-id", "-di", "-P", "-q")
 _ALONE_LONG: Final = (
@@ -123,22 +127,56 @@ def _container(image: str, options: Sequence[tuple[str, SourceWord | None]]) -> 
         return [w.text for name, w in options if name in names and w is not None]
 
     has = {name for name, _ in options}
-    shm = next((size_bytes(text) for text in values("--shm-size")), None)
     devices, gpus = values("--device"), values("--gpus")
     limits = [text.partition("=") for text in values("--ulimit")]
     on_amd = any(text.startswith(("/dev/kfd", "/dev/dri")) for text in devices)
+    has_gpus = bool(gpus) or on_amd or has_cdi_gpus(devices) or "nvidia" in values("--runtime")
     return Container(
         image=image,
-        shm_bytes=shm if shm is not None or not values("--shm-size") else 1 << 40,
+        shm_bytes=_shm_bytes(values),
         host_ipc=values("--ipc")[-1:] == ["host"],
         host_network="host" in (*values("--network"), *values("--net")),
         privileged="--privileged" in has,
         memlock_unlimited=any(n == "memlock" and v.startswith("-1") for n, _, v in limits),
-        has_gpus=bool(gpus) or on_amd or "nvidia" in values("--runtime") or "$" in str(options),
-        gpus=gpu_count(gpus[-1]) if gpus else None,
+        has_gpus=has_gpus or "$" in str(options),
+        gpus=gpu_count(gpus[-1]) if gpus else cdi_gpus(devices),
         rdma=any("infiniband" in text for text in devices),
         capabilities=tuple(values("--cap-add")),
     )
+
+
+def _shm_bytes(values: Callable[..., list[str]]) -> int | None:
+    """Bytes at /dev/shm, None where the container has the usual few."""
+    found: list[int] = []
+    found += [size_bytes(text) or LARGE_BYTES for text in values("--shm-size")]
+    found += [mounted for text in values("--tmpfs") if (mounted := tmpfs_bytes(text))]
+    volumes = [text.split(":") for text in values("-v", "--volume")]
+    found += [LARGE_BYTES for parts in volumes if _SHM in parts[1:2]]
+    if any(re.search(r"(?:target|destination|dst)=/dev/shm(?:,|$)", t) for t in values("--mount")):
+        found.append(LARGE_BYTES)
+    if any(text.startswith("container:") for text in values("--ipc")):
+        found.append(LARGE_BYTES)
+    return max(found, default=None)
+
+
+def tmpfs_bytes(text: str) -> int | None:
+    """Bytes of a ``/dev/shm:size=64g``, None where something else is mounted."""
+    path, _, options = text.partition(":")
+    if path.rstrip("/") != _SHM:
+        return None
+    given = [each.removeprefix("size=") for each in options.split(",") if each.startswith("size=")]
+    return (size_bytes(given[-1]) if given else None) or LARGE_BYTES
+
+
+def has_cdi_gpus(devices: Sequence[str]) -> bool:
+    """Whether devices that are named by the container device interface are GPUs."""
+    return any(_CDI_GPU.match(text) for text in devices)
+
+
+def cdi_gpus(devices: Sequence[str]) -> int | None:
+    """How many GPUs such devices are, None for all of them, or where there are none."""
+    names = {text.partition("=")[2] for text in devices if _CDI_GPU.match(text)}
+    return len(names) if names and all(name.isdigit() for name in names) else None
 
 
 def gpu_count(text: str) -> int | None:

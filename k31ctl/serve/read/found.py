@@ -45,7 +45,8 @@ class FoundLaunch:
     whether the file speaks of a Ray cluster, ``router_ports`` what a router in it knows prefill
     servers by, ``memory_bytes`` the host memory that a batch job asks for. ``source`` is the
     script that the words stand in where another file runs it, None where it is the file itself.
-    ``model`` is what is served where the command only names a folder.
+    ``model`` is what is served where the command only names a folder. ``expanded`` are the
+    variables that the file itself reads.
     """
 
     words: tuple[SourceWord, ...]
@@ -62,6 +63,7 @@ class FoundLaunch:
     model: str = ""
     head: str = ""
     on_ray: bool = False
+    expanded: frozenset[str] = frozenset()
     router_ports: tuple[int, ...] = ()
     source: Source | None = None
 

@@ -70,7 +70,7 @@ def _container_launches(
             model=_around(around, "model", "uri"),
             gpu_hint=_gpu_hint(pod),
             images=(image,) if image else (),
-            open_environment=container.get("envFrom") is not None,
+            open_environment=each.open_environment or container.get("envFrom") is not None,
         )
 
 
@@ -111,6 +111,8 @@ def _expanded(word: SourceWord, environment: Mapping[str, Assigned]) -> SourceWo
     if not (word.text.startswith("$(") and word.text.endswith(")") and name in environment):
         return word
     each = environment[name]
+    if not each.resolved and not each.value:
+        return replace(word, resolved=False)
     return SourceWord(text=each.value, line=each.line, resolved=each.resolved)
 
 
@@ -195,7 +197,11 @@ def _of_script(value: Value) -> Iterator[FoundLaunch]:
             each.words, value.text, value.source.text, start=value.start, end=value.end
         )
         yield FoundLaunch(
-            words=words, environment=each.environment, kind=FileKind.KUBERNETES, nodes=0
+            words=words,
+            environment=each.environment,
+            kind=FileKind.KUBERNETES,
+            nodes=0,
+            open_environment=each.open_environment,
         )
 
 

@@ -11,7 +11,7 @@ from k31ctl.serve.read.followed import followed
 from k31ctl.serve.read.found import FoundLaunch, SourceWord
 from k31ctl.serve.read.neighbours import Neighbours, nothing_beside, script_at
 from k31ctl.serve.read.scripts import Allocation, launches_of, script_launches
-from k31ctl.serve.read.shell_text import Command, TooDeepError
+from k31ctl.serve.read.shell_text import Command, TooDeepError, is_open
 from k31ctl.serve.read.source import Source
 
 _YAML: Final = (".yaml", ".yml")
@@ -71,7 +71,9 @@ def _nothing_started(source: Source, missing: Sequence[str]) -> NothingStartedEr
 
 def launch_of_words(words: Sequence[str]) -> tuple[FoundLaunch, ...]:
     """Return the launch that a command line is; InputError where it starts no engine."""
-    given = tuple(SourceWord(text=word, line=1, certain=True) for word in words)
+    given = tuple(
+        SourceWord(text=word, line=1, certain=True, resolved=not is_open(word)) for word in words
+    )
     command = Command(words=given, environment={})
     found = launches_of(command, kind=FileKind.COMMAND, asked=_NOTHING_ASKED, installed=())
     launches = tuple(each for each in found if find_call(each.texts) is not None)

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from k31ctl.core.rules import Container, FileKind
@@ -40,7 +40,8 @@ def script_launches(
     """Return what a shell script runs; InputError where it is not closed, as bash refuses it."""
     require_closed(source)
     asked = allocation(source.text)
-    commands = shell_commands(source.text, environment=environment, arguments=arguments, look=look)
+    given = {**_of_slurm(asked), **(environment or {})}
+    commands = shell_commands(source.text, environment=given, arguments=arguments, look=look)
     installed = installs(commands)
     for command in commands:
         yield from launches_of(
@@ -60,7 +61,8 @@ def launches_of(
     words, environment = command.words, command.environment
     container: Container | None = None
     if run is not None:
-        words, environment, container = run.words, run.environment, run.container
+        words, container = run.words, run.container
+        environment = {**run.environment, **_passed_through(run.environment, environment)}
         kind = FileKind.DOCKER if kind in (FileKind.SHELL, FileKind.COMMAND) else kind
         image = container.image
     yield FoundLaunch(
@@ -74,8 +76,29 @@ def launches_of(
         gpu_hint=asked.gpu,
         images=(image,) if image else (),
         installs=installed,
-        open_environment=run is not None and run.open_environment,
+        open_environment=command.open_environment or (run is not None and run.open_environment),
     )
+
+
+def _passed_through(
+    given: Mapping[str, Assigned], around: Mapping[str, Assigned]
+) -> dict[str, Assigned]:
+    """The variables of a container that are named without a value, where the script has one."""
+    return {
+        name: around[name]
+        for name, each in given.items()
+        if not each.resolved and not each.value and name in around
+    }
+
+
+def _of_slurm(asked: Allocation) -> dict[str, Assigned]:
+    """The variables in which Slurm tells a job what the script asks for."""
+    told = {
+        "SLURM_NNODES": asked.nodes,
+        "SLURM_JOB_NUM_NODES": asked.nodes,
+        "SLURM_GPUS_ON_NODE": asked.gpus_per_node,
+    }
+    return {name: Assigned(value=str(number)) for name, number in told.items() if number}
 
 
 def allocation(text: str) -> Allocation:

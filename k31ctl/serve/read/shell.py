@@ -17,6 +17,7 @@ from k31ctl.serve.read.shell_text import (
     TooDeepError,
     bounded,
     here,
+    is_open,
     is_script,
     may_start,
     short,
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 _TALKERS: Final = frozenset(
     {"echo", "printf", "grep", "pgrep", "pkill", "killall", "ps", "which", "logger", "sed", "awk"}
+)
+_OF_THE_SHELL: Final = frozenset(
+    {"activate", ".bashrc", ".bash_profile", ".profile", "bashrc", "profile", "conda.sh"}
 )
 _MOST_DEPTH: Final = 200
 _MOST_CALLS: Final = 6
@@ -100,7 +104,7 @@ class _Reader(ShellValues):
         super().__init__(text)
         self.depth, self.look = depth, look
         self.exported = environment
-        self.variables = {name: (self._as_word(each),) for name, each in environment.items()}
+        self.variables = {name: (self._as_word(name, each),) for name, each in environment.items()}
         self.places: dict[str, Assigned] = {}
         self.functions: dict[str, Node] = {}
         self.called: set[str] = set()
@@ -109,6 +113,7 @@ class _Reader(ShellValues):
         self.branches = 0
         self.calls = 0
         self.all_exported = False
+        self.open_environment = False
         self._readers: Mapping[str, Callable[[Node, int], None]] = {
             "command": self._command,
             "variable_assignment": self._assign,
@@ -216,6 +221,7 @@ class _Reader(ShellValues):
             elif child.type == "variable_name":
                 name = self._text(child)
             else:
+                self.open_environment |= exports and is_open(self._text(child))
                 continue
             if exports and name in self.places:
                 self.exported[name] = self.places[name]
@@ -241,7 +247,10 @@ class _Reader(ShellValues):
             return
         self._builtin(words)
         environment = {**self.exported, **own}
-        self.commands += self._with_inner(Command(words=tuple(words), environment=environment))
+        command = Command(
+            words=tuple(words), environment=environment, open_environment=self.open_environment
+        )
+        self.commands += self._with_inner(command)
         if len(self.commands) > MOST_WORDS:
             raise TooDeepError("more commands than any launch script")
 
@@ -252,31 +261,43 @@ class _Reader(ShellValues):
         return self._words(child) if child.type in _VALUES or child.type == "regex" else ()
 
     def _builtin(self, words: Sequence[SourceWord]) -> None:
-        """What ``set -a`` and ``unset`` do to variables."""
+        """What ``set -a``, ``unset``, ``shift``, ``source`` and ``eval`` do to variables."""
         texts = [word.text for word in words]
         if texts[0] == "set" and ("-a" in texts or "allexport" in texts):
             self.all_exported = True
         for name in texts[1:] if texts[0] == "unset" else ():
             self.variables.pop(name, None)
             self.exported.pop(name, None)
+        if texts[0] == "shift":
+            self._shift(words[1:])
+        self.open_environment |= texts[0] == "eval" and not all(w.resolved for w in words)
         if texts[0] in ("source", ".") and len(texts) > 1 and self.depth < _MOST_CALLS:
             self._take(words[1])
+
+    def _shift(self, words: Sequence[SourceWord]) -> None:
+        """Drop the first arguments; in a branch, or by how many is not known, all are unknown."""
+        number = words[0].text if words else "1"
+        if self.branches or not (number.isascii() and number.isdigit()):
+            self.arguments = None
+        elif self.arguments is not None:
+            self.arguments = self.arguments[int(number[:4]) :]
 
     def _take(self, name: SourceWord) -> None:
         """Read a file that is sourced: its variables and commands, told where it is named."""
         file = self.look(name.text)
         if file is None:
+            self.open_environment |= name.text.rpartition("/")[2] not in _OF_THE_SHELL
             return
         inner = _Reader(file.text, dict(self.exported), self.depth + 1, self.look)
         inner.variables.update(self.variables)
-        inner.all_exported = self.all_exported
+        inner.all_exported, inner.open_environment = self.all_exported, self.open_environment
         inner.run()
         changed = {n: v for n, v in inner.variables.items() if self.variables.get(n) is not v}
         self.variables |= {n: tuple(here(w, name.line) for w in v) for n, v in changed.items()}
         for places, own in ((inner.places, self.places), (inner.exported, self.exported)):
             fresh = {n: p for n, p in places.items() if own.get(n) is not p}
             own.update({n: replace(p, line=name.line, start=-1, end=-1) for n, p in fresh.items()})
-        self.all_exported = inner.all_exported
+        self.all_exported, self.open_environment = inner.all_exported, inner.open_environment
         self.commands += [
             replace(each, words=tuple(here(w, name.line) for w in each.words))
             for each in inner.commands
@@ -304,7 +325,10 @@ class _Reader(ShellValues):
         else:
             words = relocated(inner.words, word.text, self.text, start=word.start, end=word.end)
         before = around.words[: around.words.index(word)]
-        return Command(words=(*before, *words), environment=inner.environment)
+        more = around.open_environment or inner.open_environment
+        return Command(
+            words=(*before, *words), environment=inner.environment, open_environment=more
+        )
 
     def _inner_script(self, node: "Node", _: int) -> None:
         text = self._text(node)
@@ -315,7 +339,10 @@ class _Reader(ShellValues):
             text, environment=self.exported, variables=self.variables, depth=self.depth + 1
         ):
             words = relocated(each.words, text, self.text, start=start, end=end)
-            self.commands.append(Command(words=words, environment=each.environment))
+            more = self.open_environment or each.open_environment
+            self.commands.append(
+                Command(words=words, environment=each.environment, open_environment=more)
+            )
 
     def _call(self, name: str, arguments: tuple[SourceWord, ...] | None) -> None:
         """Read the body of a function with the arguments of a call, None where nobody calls it."""

@@ -1,5 +1,6 @@
 """Text of shell scripts: words without their quotes, what is too long, what may start an engine."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -10,15 +11,24 @@ from k31ctl.values import frozen
 
 MOST_WORDS: Final = 10_000
 _MOST_CHARACTERS: Final = 1 << 20
+_EXPANDED: Final = re.compile(
+    r"\$[({]?[!#]?([A-Za-z_]\w*)|\benviron(?:\.get)?[(\[]\s*[\"']([A-Za-z_]\w*)|"
+    r"\b(?:printenv|getenv\()\s*[\"']?([A-Za-z_]\w*)"
+)
+_OWN_DEFAULT: Final = re.compile(r"\b([A-Za-z_]\w*)=[^\s$]*\$\{?\1\b")
 STARTERS: Final = ("serve", "launch_server", "api_server", "launch_router", "dynamo.")
 
 
 @frozen
 class Command:
-    """A simple command: its words, and the variables that it is given."""
+    """A simple command: its words, and the variables that it is given.
+
+    ``open_environment`` is whether more of them come from what is not read.
+    """
 
     words: tuple[SourceWord, ...]
     environment: dict[str, Assigned]
+    open_environment: bool = False
 
 
 class TooDeepError(ValueError):
@@ -28,6 +38,15 @@ class TooDeepError(ValueError):
 def may_start(text: str) -> bool:
     """Whether a text may hold a command that starts an engine."""
     return any(name in text for name in STARTERS)
+
+
+def expanded_names(text: str) -> frozenset[str]:
+    """The variables that a file reads itself, but for those that only stand in for their own value.
+
+    Also those of ``$$NAME`` and ``$(NAME)``, as Compose and Kubernetes write them.
+    """
+    found = _EXPANDED.finditer(_OWN_DEFAULT.sub("", text))
+    return frozenset(name for each in found for name in each.groups() if name)
 
 
 def bounded(words: Iterable[SourceWord]) -> tuple[SourceWord, ...]:
@@ -62,11 +81,13 @@ def is_script(text: str) -> bool:
 
 def is_open(text: str) -> bool:
     """Whether a text holds what the shell puts in only when it runs."""
-    return "$" in text or "`" in text
+    return "$" in text or "`" in text or "{{" in text
 
 
 def open_parts(text: str) -> tuple[str, ...]:
     """The words of a text; what the shell still has to put in stays whole, with its spaces."""
+    if "{{" in text:
+        return (text,)
     parts: list[str] = []
     begun, depth, in_backticks = -1, 0, False
     for at, mark in enumerate(text):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _MANIFEST_NAME: Final = re.compile(r"\$\([A-Z_][A-Z0-9_]*\)")
+_BARE_QUOTE: Final = re.compile(r'(?<!\\)"')
 _UNKNOWN: Final = ("command_substitution", "process_substitution", "arithmetic_expansion")
 
 
@@ -21,6 +22,17 @@ def _default_of(body: str) -> tuple[str, str | None, bool]:
         if found and head.isidentifier():
             return head, tail, operator.startswith(":")
     return body, None, False
+
+
+def _default_value(text: str, *, quoted: bool) -> str:
+    """A default without its quotes and backslashes, as the shell would make it."""
+    if quoted:
+        return unquoted(_BARE_QUOTE.sub("", text))
+    if text[:1] == text[-1:] == "'":
+        return text[1:-1]
+    if text[:1] == text[-1:] == '"':
+        return unquoted(text[1:-1])
+    return unescaped(text)
 
 
 class ShellValues:
@@ -95,12 +107,12 @@ class ShellValues:
     def _has_expansion(self, node: "Node") -> bool:
         return "$" in self._text(node) and node.type != "raw_string"
 
-    def _value(self, node: "Node") -> tuple[str, bool]:
+    def _value(self, node: "Node", *, quoted: bool = False) -> tuple[str, bool]:
         text, kind = self._text(node), node.type
         if kind in ("string", "translated_string"):
             return self._quoted(node)
         if kind in ("simple_expansion", "expansion"):
-            return self._expanded(node)
+            return self._expanded(node, quoted=quoted)
         if kind == "concatenation":
             parts = [self._value(child) for child in node.children]
             return short("".join(p for p, _ in parts)), all(known for _, known in parts)
@@ -126,14 +138,14 @@ class ShellValues:
             if child.type == "string_content":
                 continue
             out.append(unquoted(self._bytes(at, child.start_byte)))
-            text, is_known = self._value(child)
+            text, is_known = self._value(child, quoted=True)
             out.append(text)
             known &= is_known
             at = child.end_byte
         out.append(unquoted(self._bytes(at, end)))
         return short("".join(out)), known
 
-    def _expanded(self, node: "Node") -> tuple[str, bool]:
+    def _expanded(self, node: "Node", *, quoted: bool) -> tuple[str, bool]:
         text = self._text(node)
         body = text[2:-1] if text.startswith("${") else text[1:]
         name, default, if_empty = _default_of(body)
@@ -146,11 +158,13 @@ class ShellValues:
         if value and not (if_empty and [w.text for w in value] == [""]):
             return short(" ".join(w.text for w in value)), all(w.resolved for w in value)
         if default and "$" not in default:
-            return default.strip("\"'"), True
+            return _default_value(default, quoted=quoted), True
         return text, False  # an empty default stands for what whoever starts the script sets
 
-    def _as_word(self, each: Assigned) -> SourceWord:
-        return SourceWord(text=each.value, line=each.line, resolved=each.resolved)
+    def _as_word(self, name: str, each: Assigned) -> SourceWord:
+        """A variable's value as a word, its own name where nothing of the value is known."""
+        text = each.value if each.value or each.resolved else f"${name}"
+        return SourceWord(text=text, line=each.line, resolved=each.resolved)
 
     def _bytes(self, start: int, end: int) -> str:
         return self.content[start:end].decode("utf-8", "replace")

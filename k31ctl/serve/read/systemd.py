@@ -55,7 +55,7 @@ def systemd_launches(source: Source) -> Iterator[FoundLaunch]:
                 kind=FileKind.SYSTEMD,
                 container=container if run is None else run.container,
                 images=() if run is None else (run.container.image,),
-                open_environment="EnvironmentFile" in settings,
+                open_environment=each.open_environment or "EnvironmentFile" in settings,
             )
 
 

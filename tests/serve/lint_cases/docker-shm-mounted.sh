@@ -1,0 +1,3 @@
+#!/usr/bin/env bash
+set -euo pipefail
+docker run --gpus all -v /dev/shm:/dev/shm vllm/vllm-openai:v0.33.0 vllm serve moonshotai/Kimi-K3 --trust-remote-code --tool-call-parser kimi_k3 --enable-auto-tool-choice --reasoning-parser kimi_k3 -tp 8

@@ -1,0 +1,4 @@
+#!/usr/bin/env bash
+set -euo pipefail
+export $(grep -v '^#' k3.env | xargs)
+exec vllm serve moonshotai/Kimi-K3 --trust-remote-code --tool-call-parser kimi_k3 --enable-auto-tool-choice --reasoning-parser kimi_k3 -tp 8

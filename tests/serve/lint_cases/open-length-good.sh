@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+set -euo pipefail
+export NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0
+exec vllm serve moonshotai/Kimi-K3 --trust-remote-code --tool-call-parser kimi_k3 --enable-auto-tool-choice --reasoning-parser kimi_k3 -tp 16 --nnodes 2 --node-rank 0 --master-addr 10.1.1.1 \
+  --max-model-len "$MAX_LEN"

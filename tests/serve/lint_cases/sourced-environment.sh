@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+set -euo pipefail
+set -a
+source /etc/k3.env
+set +a
+exec vllm serve moonshotai/Kimi-K3 --trust-remote-code --tool-call-parser kimi_k3 --enable-auto-tool-choice --reasoning-parser kimi_k3 -tp 8

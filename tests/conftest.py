@@ -8,7 +8,9 @@ import signal
 
 from hypothesis import settings
 
-settings.register_profile("unhurried", deadline=None)
+# ``pytest --hypothesis-profile thorough`` looks further than every run of all tests can.
+settings.register_profile("thorough", deadline=None, max_examples=1000)
+settings.register_profile("unhurried", deadline=None, max_examples=50)
 settings.load_profile("unhurried")
 
 for number, usual in (

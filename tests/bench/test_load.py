@@ -163,7 +163,7 @@ def test_a_service_that_slows_down_is_not_steady() -> None:
 
     def slowing(asked: Asked) -> Iterator[Step]:
         begun.append(time.monotonic())
-        yield 0.02 + 0.05 * (begun[-1] - begun[0])  # each second 50 ms more
+        yield 0.02 / max(0.05, 1 - (begun[-1] - begun[0]) / 5)  # each second a fifth slower
         yield from answer(asked)
 
     with running_server(slowing) as server:

@@ -21,4 +21,4 @@ def test_a_block_of_the_page_runs(
 
 
 def test_the_page_has_code() -> None:
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4

@@ -179,7 +179,7 @@ def test_many_files_come_in_the_order_asked(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, len(PLAIN) - 1), st.integers(0, 255))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_any_changed_byte_gives_an_answer_and_never_a_traceback(
     tmp_path_factory: pytest.TempPathFactory, position: int, value: int
 ) -> None:
@@ -205,7 +205,7 @@ ENTRIES = st.fixed_dictionaries(
 
 @ORDERS
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_a_hostile_header_gives_sound_tensors_or_a_reason(
     tmp_path_factory: pytest.TempPathFactory, separators: tuple[str, str], data: st.DataObject
 ) -> None:
@@ -221,7 +221,7 @@ def test_a_hostile_header_gives_sound_tensors_or_a_reason(
 
 
 @given(st.binary(max_size=200), st.integers(0, 2**64 - 1) | st.integers(0, 200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_any_bytes_give_an_answer(
     tmp_path_factory: pytest.TempPathFactory, text: bytes, length: int
 ) -> None:

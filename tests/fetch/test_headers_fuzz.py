@@ -24,7 +24,7 @@ from k31ctl.fetch.headers import header_of
 from tests.fetch.conftest import ROOT
 from tests.fetch.hostile_headers import REFUSED
 
-FUZZ = settings(max_examples=800, derandomize=True, deadline=None, database=None)
+FUZZ = settings(max_examples=300, derandomize=True, deadline=None, database=None)
 Tensors = list[tuple[str, str, list[int], int]]
 
 

@@ -148,7 +148,7 @@ def test_prometheus_is_told_the_port_where_the_metrics_are() -> None:
 
 
 @given(name=NAMES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_a_folder_of_any_name_stays_a_folder(name: str) -> None:
     folder = f"/{name}"
     compose = launch(folder=folder, target=Target.COMPOSE, served_name=f"m{name}")

@@ -19,6 +19,13 @@ class Said(NamedTuple):
     is_last: bool
 
 
+class Failed(NamedTuple):
+    """One piece of work that cannot go on, and why; it is dropped already."""
+
+    number: int
+    error: Exception
+
+
 class Stepper(Protocol):
     """A model with many pieces of work under way; one thread alone calls it, but for ``load``."""
 
@@ -28,8 +35,8 @@ class Stepper(Protocol):
     def cancel(self, number: int) -> None:
         """Drop a piece of work, if it is still there, and free what it holds."""
 
-    def step(self) -> Iterable[Said]:
-        """Go on once with all that is under way."""
+    def step(self) -> Iterable[Said | Failed]:
+        """Go on once with all that is under way; what is raised ends all of it."""
 
     def load(self) -> Load:
         """What is in use now."""
@@ -116,18 +123,22 @@ class SteppedGenerator:
 
     def _step(self) -> None:
         try:
-            said = tuple(self._stepper.step())
+            told = tuple(self._stepper.step())
         except Exception as error:  # noqa: BLE001  (it ends requests, not the service)
             for failed in tuple(self._jobs.values()):
                 failed.tell(error)
                 self._forget(failed)
             return
-        for number, token, is_last in said:
-            if (job := self._jobs.get(number)) is None:
+        for one in told:
+            if (job := self._jobs.get(one.number)) is None:
                 continue
-            job.tell(token, *((None,) if is_last else ()))
-            if is_last:
-                del self._jobs[number]
+            if isinstance(one, Failed):
+                job.tell(one.error)
+                del self._jobs[one.number]
+                continue
+            job.tell(one.token, *((None,) if one.is_last else ()))
+            if one.is_last:
+                del self._jobs[one.number]
 
     def _begin(self, job: _Job) -> None:
         self._jobs[job.number] = job

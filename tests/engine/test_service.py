@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from k31ctl.core.chat_format.prompt import last_opener, prompt_segments, read_chat_request
+from k31ctl.engine.service.context import LEAST_TOKENS_OF_ELEMENT
 from k31ctl.engine.service.limits import Limits
 from k31ctl.engine.service.tasks import ServedModel
 from tests.engine.scripted import (
@@ -264,6 +265,68 @@ def test_a_bad_request_is_told_which_field(
     error = response.json()["error"]
     assert error["param"] == param
     assert set(error) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"prompt": ""}, "prompt"),
+        ({"prompt": [""]}, "prompt"),
+        ({"prompt": []}, "prompt"),
+        ({"prompt": [[]]}, "prompt"),
+        ({"prompt": [1] * CONTEXT}, "prompt"),
+        ({"prompt": "a" * 900_000}, "prompt"),
+        ({"prompt": "a", "logprobs": 21}, "logprobs"),
+    ],
+)
+def test_a_bad_completion_is_told_which_field(
+    says: Served, body: dict[str, Any], param: str
+) -> None:
+    response = says.post("/v1/completions", **body)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == param
+
+
+CALL = {"id": "a", "function": {"name": "f", "arguments": "{}"}}
+WIDE_CALL = {"function": {"name": "f", "arguments": {str(n): n for n in range(1400)}}}
+EMPTY_PART = {"type": "text", "text": ""}
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
+@pytest.mark.parametrize(
+    ("body", "at_least"),
+    [
+        ({"messages": [{"role": "user", "content": ""}] * 20_000}, 120_000),
+        ({"messages": [{"role": "assistant", "tool_calls": [CALL] * 1400}]}, 8406),
+        ({"messages": [{"role": "assistant", "tool_calls": [WIDE_CALL]}]}, 8400),
+        ({"messages": [{"role": "user", "content": [EMPTY_PART] * 8200}]}, 8206),
+        ({"messages": HI, "tools": [TOOL] * 8200}, 8206),
+    ],
+)
+def test_what_is_too_much_by_its_number_is_refused_before_it_is_built(
+    says: Served, path: str, body: dict[str, Any], at_least: int
+) -> None:
+    error = says.post(path, **body).json()["error"]
+    assert error["code"] == "context_length_exceeded"
+    assert f"at least {at_least:,} tokens" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": ""},
+        {"role": "tool", "name": "f", "content": ""},
+        {"role": "assistant", "content": "", "tool_calls": [CALL]},
+    ],
+)
+def test_no_message_is_counted_for_more_than_it_takes(
+    says: Served, message: dict[str, Any]
+) -> None:
+    def counted(number: int) -> int:
+        return int(says.post("/tokenize", messages=[message] * number).json()["count"])
+
+    elements = 1 + len(message.get("tool_calls", ()))
+    assert counted(3) - counted(2) >= LEAST_TOKENS_OF_ELEMENT * elements
 
 
 @pytest.mark.parametrize(

@@ -362,8 +362,12 @@ def test_a_key_is_asked_for_where_there_is_one(model: ServedModel) -> None:
         assert httpx.get(url + "/v1/models").status_code == 401
         wrong = {b"Authorization": "Bearer s\xe9cret".encode("latin-1")}
         assert httpx.get(url + "/v1/models", headers=wrong).status_code == 401
-        right = {"Authorization": "Bearer secret"}
-        assert httpx.get(url + "/v1/models", headers=right).status_code == 200
+        for scheme in ("Bearer", "bearer", "BEARER"):
+            right = {"Authorization": f"{scheme} secret"}
+            assert httpx.get(url + "/v1/models", headers=right).status_code == 200
+        for other in ("Basic secret", "secret", "Bearer", "bearer Secret"):
+            refused = httpx.get(url + "/v1/models", headers={"Authorization": other})
+            assert refused.status_code == 401
         assert httpx.get(url + "/health").status_code == 200
 
 

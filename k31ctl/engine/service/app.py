@@ -91,8 +91,9 @@ class Service:
     def _check_key(self, request: Request) -> None:
         if self._api_key is None:
             return
-        given = request.headers.get("authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {self._api_key}".encode()):
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        is_right = hmac.compare_digest(key.strip().encode(), self._api_key.encode())
+        if scheme.lower() != "bearer" or not is_right:
             raise ApiError(401, "send Authorization: Bearer KEY, with this server's key")
 
     async def _chat(self, request: Request) -> Response:

@@ -17,8 +17,13 @@ from starlette.routing import Route
 from k31ctl.engine.service import metrics as measured
 from k31ctl.engine.service.connection import Bodies, EventStream, json_object, unless_gone
 from k31ctl.engine.service.documents import Writer, failure
-from k31ctl.engine.service.faults import ApiError, bad_request
-from k31ctl.engine.service.generator import GeneratedToken, GenerationError, Generator
+from k31ctl.engine.service.faults import ApiError, bad_request, stopping
+from k31ctl.engine.service.generator import (
+    GeneratedToken,
+    GenerationError,
+    GenerationStoppedError,
+    Generator,
+)
 from k31ctl.engine.service.limits import Limits
 from k31ctl.engine.service.openapi import openapi_document
 from k31ctl.engine.service.reader import Delta, Reader
@@ -68,6 +73,11 @@ class Service:
             ],
             exception_handlers={HTTPException: _not_found, Exception: _broken},
         )
+
+    def stop(self) -> None:
+        """End all that is open, from the server's loop: clients are told, and none is awaited."""
+        self._bodies.stop()
+        self._generator.stop()
 
     def _guarded(self, path: str, endpoint: Endpoint, *, needs_key: bool) -> Endpoint:
         """An endpoint whose failures are answers, counted with the rest."""
@@ -286,7 +296,9 @@ async def _pieces(
         yield piece
 
 
-def _model_fault(error: Exception) -> ApiError:
+def _model_fault(error: GenerationError) -> ApiError:
+    if isinstance(error, GenerationStoppedError):
+        return stopping()
     return ApiError(500, f"the model cannot go on with this request: {error}")
 
 

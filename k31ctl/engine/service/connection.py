@@ -3,14 +3,14 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Mapping
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from k31ctl.engine.service.faults import ApiError
+from k31ctl.engine.service.faults import ApiError, stopping
 from k31ctl.engine.service.limits import Limits
 
 T = TypeVar("T")
@@ -21,7 +21,15 @@ class Bodies:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._reading: set[asyncio.Timeout] = set()
+        self._is_stopping = False
         self.num_bytes = 0
+
+    def stop(self) -> None:
+        """Wait for no body any longer."""
+        self._is_stopping = True
+        for timeout in self._reading:
+            timeout.reschedule(asyncio.get_running_loop().time())
 
     async def read(self, request: Request) -> bytes:
         """Return a request's body; the caller hands its bytes back with ``release``."""
@@ -30,18 +38,34 @@ class Bodies:
             raise ApiError(415, "the body must be JSON: send Content-Type: application/json")
         body = bytearray()
         try:
-            async with asyncio.timeout(self._limits.body_s):
-                async for chunk in request.stream():
-                    self.num_bytes += len(chunk)
-                    body += chunk
-                    self._check(len(body))
-        except BaseException as error:
+            async with self._in_time():
+                await self._fill(body, request.stream())
+        except BaseException:
             self.release(len(body))
-            if isinstance(error, TimeoutError):
-                text = f"the body did not come within {self._limits.body_s:g} seconds"
-                raise ApiError(408, text) from None
             raise
         return bytes(body)
+
+    @asynccontextmanager
+    async def _in_time(self) -> AsyncGenerator[None, None]:
+        timeout = asyncio.timeout(self._limits.body_s)
+        try:
+            async with timeout:
+                self._reading.add(timeout)
+                try:
+                    yield
+                finally:
+                    self._reading.discard(timeout)
+        except TimeoutError:
+            if self._is_stopping:
+                raise stopping() from None
+            text = f"the body did not come within {self._limits.body_s:g} seconds"
+            raise ApiError(408, text) from None
+
+    async def _fill(self, body: bytearray, chunks: AsyncGenerator[bytes, None]) -> None:
+        async for chunk in chunks:
+            self.num_bytes += len(chunk)
+            body += chunk
+            self._check(len(body))
 
     def release(self, num_bytes: int) -> None:
         """Forget a body."""

@@ -8,7 +8,13 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from k31ctl.engine.service.generator import GeneratedToken, Generation, GenerationError, Load
+from k31ctl.engine.service.generator import (
+    GeneratedToken,
+    Generation,
+    GenerationError,
+    GenerationStoppedError,
+    Load,
+)
 
 
 class Said(NamedTuple):
@@ -69,6 +75,7 @@ class SteppedGenerator:
         self._jobs: dict[int, _Job] = {}
         self._orders: deque[Callable[[], None]] = deque()
         self._has_orders = threading.Condition()
+        self._waiting: set[_Job] = set()
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
         self._thread.start()
@@ -84,26 +91,47 @@ class SteppedGenerator:
 
     def close(self) -> None:
         """End the thread, after the step it is in."""
+        self.stop()
+        self._thread.join()
+
+    def stop(self) -> None:
+        """End all work without waiting for the step that is under way; see ``Generator``."""
         self._is_closing = True
         self._order(lambda: None)
-        self._thread.join()
+        for job in tuple(self._waiting):
+            job.tell(GenerationStoppedError("the server is stopping"))
 
     async def generate(self, work: Generation) -> AsyncGenerator[GeneratedToken, None]:
         """Yield the tokens of one piece of work; see ``Generator``."""
+        if self._is_closing:
+            raise GenerationStoppedError("the server is stopping")
         job = _Job(next(self._numbers), work)
+        self._waiting.add(job)
         self._order(lambda: self._begin(job))
         has_ended = False
         try:
             while (told := await job.told.get()) is not None:
+                if isinstance(told, GenerationStoppedError):
+                    raise told
                 if isinstance(told, Exception):
                     raise GenerationError(str(told)) from told
                 yield told
             has_ended = True
         finally:
-            if not has_ended:
-                self._order(lambda: self._drop(job))
-                while await job.told.get() is not None:
-                    pass
+            self._waiting.discard(job)
+            if not has_ended and not self._is_closing:
+                await self._dropped(job)
+
+    async def _dropped(self, job: _Job) -> None:
+        """Return once the model's thread has let go of a job, or is told to let go of all."""
+        self._waiting.add(job)
+        self._order(lambda: self._drop(job))
+        try:
+            while (told := await job.told.get()) is not None:
+                if isinstance(told, GenerationStoppedError):
+                    return
+        finally:
+            self._waiting.discard(job)
 
     def _order(self, order: Callable[[], None]) -> None:
         with self._has_orders:

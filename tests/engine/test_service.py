@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import http.client
 import io
 import json
 import socket
@@ -350,6 +351,42 @@ def test_a_malformed_body_is_refused(model: ServedModel, sent: dict[str, Any], s
         assert response.status_code == status
         assert response.json()["error"]["message"]
         assert httpx.get(url + "/health").status_code == 200
+
+
+def test_a_body_that_is_too_large_is_read_on_so_that_the_answer_is_seen(model: ServedModel) -> None:
+    limits = Limits(max_body_bytes=4_000_000)
+    with served(model, ScriptedGenerator(lambda _: ()), limits=limits) as url:
+        client = http.client.HTTPConnection("127.0.0.1", int(url.rpartition(":")[2]), timeout=60)
+        json_type = {"Content-Type": "application/json"}
+        client.request("POST", "/v1/completions", body=b" " * 16_000_000, headers=json_type)
+        response = client.getresponse()
+        assert response.status == 413
+        assert "4,000,000 bytes" in json.loads(response.read())["error"]["message"]
+        client.request("POST", "/tokenize", body=b'{"prompt": "a"}', headers=json_type)
+        assert client.getresponse().status == 200
+        client.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x00\x01garbage\r\n\r\n",
+        b"POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n",
+        b"GET /health HTTP/1.1\r\n\r\n",
+        b"POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\nZZ\r\n{}\r\n0\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_answered_in_the_form_of_other_errors(says: Served, sent: bytes) -> None:
+    port = int(says.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        client.sendall(sent)
+        answer = client.makefile("rb").read()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"application/json" in head
+    assert json.loads(body)["error"]["type"] == "invalid_request_error"
+    assert httpx.get(says.url + "/health").status_code == 200
 
 
 def test_what_is_not_offered_is_said_in_the_same_form(says: Served) -> None:

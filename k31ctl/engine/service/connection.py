@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -14,6 +14,7 @@ from k31ctl.engine.service.faults import ApiError, stopping
 from k31ctl.engine.service.limits import Limits
 
 T = TypeVar("T")
+_SKIPPED_BODIES: Final = 4  # how many of the largest body are read behind one that is refused
 
 
 class Bodies:
@@ -62,10 +63,20 @@ class Bodies:
             raise ApiError(408, text) from None
 
     async def _fill(self, body: bytearray, chunks: AsyncGenerator[bytes, None]) -> None:
+        """Collect a body; of one that is refused the rest is read and left, within bounds.
+
+        Many clients read no answer before they have sent everything.
+        """
         async for chunk in chunks:
             self.num_bytes += len(chunk)
             body += chunk
-            self._check(len(body))
+            try:
+                self._check(len(body))
+            except ApiError:
+                self.release(len(body))
+                body.clear()
+                await _skipped(chunks, most_bytes=_SKIPPED_BODIES * self._limits.max_body_bytes)
+                raise
 
     def release(self, num_bytes: int) -> None:
         """Forget a body."""
@@ -77,6 +88,14 @@ class Bodies:
             raise ApiError(413, f"the body is larger than {most:,} bytes: send less at a time")
         if self.num_bytes > self._limits.max_pending_bytes:
             raise ApiError(503, "too many large requests at a time: try again")
+
+
+async def _skipped(chunks: AsyncGenerator[bytes, None], *, most_bytes: int) -> None:
+    num_bytes = 0
+    async for chunk in chunks:
+        num_bytes += len(chunk)
+        if num_bytes > most_bytes:
+            return
 
 
 def json_object(body: bytes) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from k31ctl.engine.service.app import Service
 from k31ctl.engine.service.generator import Generator
 from k31ctl.engine.service.limits import Limits
+from k31ctl.engine.service.protocol import Protocol
 from k31ctl.engine.service.tasks import ServedModel
 from k31ctl.errors import InputError
 
@@ -65,6 +66,7 @@ def configured(service: Service) -> uvicorn.Config:
         log_level="warning",
         access_log=False,
         lifespan="off",
+        http=Protocol,
         timeout_keep_alive=_KEPT_ALIVE_S,
         timeout_graceful_shutdown=_GRACE_S,
     )

@@ -353,16 +353,19 @@ def test_a_malformed_body_is_refused(model: ServedModel, sent: dict[str, Any], s
         assert httpx.get(url + "/health").status_code == 200
 
 
-def test_a_body_that_is_too_large_is_read_on_so_that_the_answer_is_seen(model: ServedModel) -> None:
+@pytest.mark.parametrize("connection", ["close", "keep-alive"])
+def test_a_body_that_is_too_large_is_read_on_so_that_the_answer_is_seen(
+    model: ServedModel, connection: str
+) -> None:
     limits = Limits(max_body_bytes=4_000_000)
+    headers = {"Content-Type": "application/json", "Connection": connection}
     with served(model, ScriptedGenerator(lambda _: ()), limits=limits) as url:
         client = http.client.HTTPConnection("127.0.0.1", int(url.rpartition(":")[2]), timeout=60)
-        json_type = {"Content-Type": "application/json"}
-        client.request("POST", "/v1/completions", body=b" " * 16_000_000, headers=json_type)
+        client.request("POST", "/v1/completions", body=b" " * 16_000_000, headers=headers)
         response = client.getresponse()
         assert response.status == 413
         assert "4,000,000 bytes" in json.loads(response.read())["error"]["message"]
-        client.request("POST", "/tokenize", body=b'{"prompt": "a"}', headers=json_type)
+        client.request("POST", "/tokenize", body=b'{"prompt": "a"}', headers=headers)
         assert client.getresponse().status == 200
         client.close()
 

@@ -2,19 +2,25 @@
 
 import json
 from contextlib import suppress
+from typing import Final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from k31ctl.engine.service.faults import ApiError
 
+_REMEDY: Final = "check its first line, its headers and the lengths in them and before each chunk"
+
 
 class Protocol(H11Protocol):
     """One connection; h11 alone is used, so that it is the same whatever else is installed."""
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what h11 cannot read, where no answer has begun, and hang up."""
-        document = ApiError(400, f"this is not HTTP/1.1: {msg}").document()
+        """Answer what h11 cannot read, where no answer has begun, and hang up.
+
+        ``msg`` is the same for all of it, and goes to the log.
+        """
+        document = ApiError(400, f"the request is not HTTP/1.1: {_REMEDY}").document()
         body = json.dumps(document).encode()
         headers = [
             (b"content-type", b"application/json"),

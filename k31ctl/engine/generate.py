@@ -15,6 +15,8 @@ from k31ctl.engine.vision import VisionEncoder
 from k31ctl.errors import RefusedError
 from k31ctl.values import frozen
 
+_ImageVectors = tuple[list[int], torch.Tensor] | None
+
 
 class Finish(StrEnum):
     """Why a request ended."""
@@ -47,6 +49,14 @@ class Said:
     token: int
     likelihood: Likelihood | None
     finish: Finish | None
+
+
+@frozen
+class Failed:
+    """A request that cannot go on, and why; what it held is given back."""
+
+    request_id: str
+    error: Exception
 
 
 @dataclass(slots=True)
@@ -125,10 +135,26 @@ class Generation:
         self._waiting = deque(left)
         return found
 
-    def step(self) -> list[Said]:
-        """Run the model once over what there is to do; returns what was said, in order."""
-        self._admit()
-        batch = self._batch()
+    def step(self) -> list[Said | Failed]:
+        """Run the model once over what there is to do; returns what was said, in order.
+
+        What goes wrong with one request before or behind the model ends that request alone.
+        """
+        told: list[Said | Failed] = [*self._admit()]
+        batch, vectors = [], []
+        for running, tokens in self._batch():
+            try:
+                vectors.append(_image_vectors(running, len(tokens)))
+            except Exception as error:  # noqa: BLE001  (it is this request's alone)
+                told.append(self._failed(running, error))
+            else:
+                batch.append((running, tokens))
+        return told + self._said(batch, vectors)
+
+    def _said(
+        self, batch: list[tuple[_Running, tuple[int, ...]]], vectors: list[_ImageVectors]
+    ) -> list[Said | Failed]:
+        """What the model says behind these pieces."""
         if not batch:
             return []
         segments = [
@@ -136,36 +162,52 @@ class Generation:
             for running, tokens in batch
         ]
         flat = [token for _, tokens in batch for token in tokens]
-        logits_SV = self._model(torch.tensor(flat), segments, self.cache, placed=_placed(batch))
-        said = []
+        placed = _placed(vectors, [len(tokens) for _, tokens in batch])
+        logits_SV = self._model(torch.tensor(flat), segments, self.cache, placed=placed)
+        told: list[Said | Failed] = []
         for (running, tokens), logits_V in zip(batch, logits_SV, strict=True):
             running.num_done += len(tokens)
-            if not running.pending():
-                said.append(self._say(running, logits_V))
-        return said
+            if running.pending():
+                continue
+            try:
+                told.append(self._say(running, logits_V))
+            except Exception as error:  # noqa: BLE001  (it is this request's alone)
+                told.append(self._failed(running, error))
+        return told
 
     def run(self) -> Iterator[Said]:
-        """Steps until nothing is left."""
+        """Steps until nothing is left; raises the error of the first request that fails."""
         while self._waiting or self._running:
-            yield from self.step()
+            for told in self.step():
+                if isinstance(told, Failed):
+                    raise told.error
+                yield told
+
+    def _failed(self, running: _Running, error: Exception) -> Failed:
+        self.cancel(running.request.id)
+        return Failed(request_id=running.request.id, error=error)
 
     def _ids(self) -> set[str]:
         return {request.id for request in self._waiting} | self._running.keys()
 
-    def _admit(self) -> None:
-        """First come, first served, each with all the room it may need."""
+    def _admit(self) -> Iterator[Failed]:
+        """First come, first served, each with all the room it may need; yields who cannot begin."""
         while self._waiting:
             request = self._waiting[0]
             slot = self.cache.open(len(request.tokens) + request.max_tokens)
             if slot is None:
                 return
             self._waiting.popleft()
-            self._running[request.id] = _Running(
-                request=request,
-                slot=slot,
-                sampler=Sampler(request.sampling),
-                images=self._images(request),
-            )
+            try:
+                self._running[request.id] = _Running(
+                    request=request,
+                    slot=slot,
+                    sampler=Sampler(request.sampling),
+                    images=self._images(request),
+                )
+            except Exception as error:  # noqa: BLE001  (it is this request's alone)
+                self.cache.close(slot)
+                yield Failed(request_id=request.id, error=error)
 
     def _images(self, request: Request) -> PromptImages | None:
         if self._vision is None:
@@ -212,14 +254,20 @@ class Generation:
         return Said(request_id=request.id, token=token, likelihood=told, finish=finish)
 
 
-def _placed(batch: list[tuple[_Running, tuple[int, ...]]]) -> Placed | None:
-    """What the images say that stand in these pieces."""
+def _image_vectors(running: _Running, length: int) -> _ImageVectors:
+    """What the images say that stand in a request's next tokens, and in which of them."""
+    if not running.images:
+        return None
+    return running.images.within(running.num_done, running.num_done + length)
+
+
+def _placed(found: list[_ImageVectors], lengths: list[int]) -> Placed | None:
+    """The same for all requests of a step."""
     rows: list[int] = []
     vectors, first = [], 0
-    for running, tokens in batch:
-        start = running.num_done
-        if running.images and (found := running.images.within(start, start + len(tokens))):
-            rows += [first + row for row in found[0]]
-            vectors.append(found[1])
-        first += len(tokens)
+    for each, length in zip(found, lengths, strict=True):
+        if each is not None:
+            rows += [first + row for row in each[0]]
+            vectors.append(each[1])
+        first += length
     return Placed(torch.tensor(rows), torch.cat(vectors)) if vectors else None

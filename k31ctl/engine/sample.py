@@ -3,15 +3,24 @@
 Everything runs in float64 on the CPU, so that neither the batch nor the device has a say.
 """
 
+import sys
+from typing import Final
+
 import torch
 from torch import Tensor
 
 from k31ctl.values import frozen
 
+# Below the smallest normal number, quotients overflow or depend on the processor's settings.
+_LEAST_TEMPERATURE: Final = sys.float_info.min
+
 
 @frozen
 class Sampling:
-    """How a request draws: temperature 0 takes the likeliest; 0 and 1 switch the limits off."""
+    """How a request draws: temperature 0 takes the likeliest; 0 and 1 switch the limits off.
+
+    A temperature that float64 holds only with less than its full precision counts as 0.
+    """
 
     temperature: float
     top_p: float = 1.0
@@ -37,9 +46,11 @@ class Sampler:
         self._random = torch.Generator().manual_seed(sampling.seed)
 
     def choose(self, logits_V: Tensor) -> int:
-        """The next token."""
+        """The next token; raises FloatingPointError where a logit is no finite number."""
         logits = logits_V.detach().to("cpu", torch.float64)
-        if self._sampling.temperature == 0:
+        if not logits.isfinite().all():
+            raise FloatingPointError("its logits are not all finite numbers")
+        if self._sampling.temperature < _LEAST_TEMPERATURE:
             return int(logits.argmax())
         p, token = kept(logits, self._sampling)
         u = torch.rand(1, generator=self._random, dtype=torch.float64) * p.sum()
@@ -53,9 +64,9 @@ def kept(logits_V: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
     The temperature first, then the best ``top_k``, of those the fewest that hold ``top_p``, of
     those all that reach ``min_p`` times the largest. At least one is left.
     """
-    scaled = logits_V / sampling.temperature
-    order = scaled.argsort(descending=True, stable=True)
-    p = scaled.softmax(-1)[order]
+    order = logits_V.argsort(descending=True, stable=True)
+    # The largest becomes 0 first, so that no quotient is above it and none overflows upwards.
+    p = ((logits_V - logits_V.max()) / sampling.temperature).softmax(-1)[order]
     if sampling.top_k:
         p = p[: sampling.top_k] / p[: sampling.top_k].sum()
     if sampling.top_p < 1:

@@ -10,8 +10,6 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import uvicorn
-
 from k31ctl.core.chat_format.segments import Segment
 from k31ctl.core.model import Vision
 from k31ctl.engine.service.app import Service
@@ -19,12 +17,13 @@ from k31ctl.engine.service.generator import (
     GeneratedToken,
     Generation,
     GenerationError,
+    GenerationStoppedError,
     Generator,
     Load,
 )
 from k31ctl.engine.service.limits import Limits
-from k31ctl.engine.service.server import configured
-from k31ctl.engine.service.stepped import Said, SteppedGenerator
+from k31ctl.engine.service.server import StoppingServer
+from k31ctl.engine.service.stepped import Failed, Said, SteppedGenerator
 from k31ctl.engine.service.tasks import ServedModel
 from k31ctl.engine.tokenizer import Tokenizer, load_tokenizer
 from tests.engine.small_tokenizer import write_small_tokenizer
@@ -61,6 +60,7 @@ class ScriptedGenerator:
         self._slots = asyncio.Semaphore(num_slots)
         self._running: dict[int, int] = {}
         self._num_waiting = 0
+        self._is_stopped = False
         self.num_generated = 0
         self.seen: deque[Generation] = deque(maxlen=4)
 
@@ -79,6 +79,8 @@ class ScriptedGenerator:
         try:
             for token in self._script(work)[: work.sampling.max_tokens]:
                 await asyncio.sleep(self._pause_s)
+                if self._is_stopped:
+                    raise GenerationStoppedError("stopped")
                 if token == FAILS:
                     raise GenerationError("not a number")
                 self.num_generated += 1
@@ -89,6 +91,9 @@ class ScriptedGenerator:
         finally:
             del self._running[id(work)]
             self._slots.release()
+
+    def stop(self) -> None:
+        self._is_stopped = True
 
     def load(self) -> Load:
         return Load(
@@ -120,14 +125,14 @@ class ScriptedStepper:
         self._running.pop(number, None)
         self._num_cached.pop(number, None)
 
-    def step(self) -> list[Said]:
+    def step(self) -> list[Said | Failed]:
         self.num_steps += 1
         while self._waiting and len(self._running) < self._num_slots:
             number = next(iter(self._waiting))
             work = self._waiting.pop(number)
             self._running[number] = deque(self._script(work)[: work.sampling.max_tokens])
             self._num_cached[number] = len(work.prompt_ids)
-        said = []
+        said: list[Said | Failed] = []
         for number, left in tuple(self._running.items()):
             token = left.popleft()
             if token == FAILS:
@@ -166,7 +171,7 @@ def served(
 ) -> Iterator[str]:
     """The address of the service, run by a real server on loopback."""
     service = Service(model, generator, limits=limits or Limits(), api_key=api_key)
-    server = uvicorn.Server(configured(service))
+    server = StoppingServer(service)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

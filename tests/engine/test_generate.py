@@ -1,13 +1,16 @@
 """Sampling and many requests at once."""
 
+import dataclasses
 import math
+import sys
+from collections.abc import Sequence
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from k31ctl.engine.generate import Finish, Generation, Request, Said
+from k31ctl.engine.generate import Failed, Finish, Generation, Request, Said
 from k31ctl.engine.model import Model
 from k31ctl.engine.sample import Sampler, Sampling, kept, likelihood
 from k31ctl.errors import RefusedError
@@ -35,6 +38,23 @@ def test_limits_keep(limits: dict[str, float], expected: list[int]) -> None:
     assert kept(HALVES, sampling)[1].tolist() == expected
 
 
+@pytest.mark.parametrize("limits", [{}, {"top_k": 2}, {"top_p": 0.9}, {"min_p": 0.1}])
+@pytest.mark.parametrize("temperature", [5e-324, 1e-310, 1e-309, sys.float_info.min, 1e-300])
+def test_the_smallest_temperatures_take_the_likeliest(
+    temperature: float, limits: dict[str, float]
+) -> None:
+    logits = torch.tensor([-7.0, 900.0, 901.0, -3e38])
+    sampler = Sampler(Sampling(temperature=temperature, **limits))  # type: ignore[arg-type]
+    assert {sampler.choose(logits) for _ in range(20)} == {2}
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_logits_that_are_no_numbers_are_refused(value: float, temperature: float) -> None:
+    with pytest.raises(FloatingPointError, match="not all finite"):
+        Sampler(Sampling(temperature=temperature)).choose(torch.tensor([1.0, value, 0.5]))
+
+
 def test_draws_follow_the_distribution_and_the_seed() -> None:
     sampling = Sampling(temperature=0.5, seed=11)  # squares: 16:4:1:1/4:1/4 in sum 21.5
     first, second = Sampler(sampling), Sampler(sampling)
@@ -58,9 +78,10 @@ def ask(number: int, *, length: int, max_tokens: int) -> Request:
     return Request(id=str(number), tokens=tokens, max_tokens=max_tokens, sampling=GREEDY)
 
 
-def by_request(said: list[Said]) -> dict[str, list[int]]:
+def by_request(said: Sequence[Said | Failed]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for each in said:
+        assert isinstance(each, Said)
         found.setdefault(each.request_id, []).append(each.token)
     return found
 
@@ -96,7 +117,7 @@ def test_cancelling_at_any_moment_leaks_no_slot_and_changes_no_other(
     generation = Generation(ours, num_slots=3, num_tokens=320, piece_tokens=16)
     for i, (length, max_tokens) in enumerate(lengths):
         generation.submit(ask(i, length=length, max_tokens=max_tokens))
-    said: list[Said] = []
+    said: list[Said | Failed] = []
     for step in range(400):
         dropped = [i for i, moment in cancelled if moment == step]
         for number in dropped:
@@ -142,3 +163,23 @@ def test_a_request_that_can_never_fit_is_refused_and_others_wait(tiny: Tiny) -> 
         generation.submit(ask(number, length=60, max_tokens=4))
     generation.step()
     assert (generation.num_running, generation.num_waiting) == (2, 1)
+
+
+def test_what_fails_for_one_request_ends_it_alone(tiny: Tiny) -> None:
+    """One cannot begin, as no generator takes its seed; one meets a token that is not a number."""
+    ours = load(tiny("kimi-k3"))
+    expected = greedy(ours, prompt(9, seed=1), 5)
+    ours.ends.embedding_VD[501] = math.nan
+    unlawful = Sampling(temperature=1.0, seed=2**70)
+    bad = [
+        dataclasses.replace(ask(2, length=9, max_tokens=5), sampling=unlawful),
+        dataclasses.replace(ask(3, length=9, max_tokens=5), tokens=(5, 501)),
+    ]
+    generation = Generation(ours, num_slots=3, num_tokens=256)
+    for request in (ask(1, length=9, max_tokens=5), *bad):
+        generation.submit(request)
+    first = generation.step()
+    assert {each.request_id for each in first if isinstance(each, Failed)} == {"2", "3"}
+    said = [each for each in first if isinstance(each, Said)] + list(generation.run())
+    assert by_request(said) == {"1": expected}
+    assert (generation.cache.num_free_slots, generation.cache.num_free_tokens) == (3, 256)

@@ -68,6 +68,12 @@ def test_a_seed_repeats_an_answer(url: str) -> None:
     assert completion(url, seed=3)["text"] != completion(url, seed=4)["text"]
 
 
+@pytest.mark.parametrize("temperature", [1e-309, 1e-310])
+@pytest.mark.parametrize("min_p", [0.0, 0.1])
+def test_the_smallest_temperatures_are_greedy(url: str, temperature: float, min_p: float) -> None:
+    assert completion(url, temperature=temperature, min_p=min_p) == completion(url, temperature=0)
+
+
 def test_a_chat_is_answered_within_its_limit(url: str) -> None:
     answer = httpx.post(url + "/v1/chat/completions", json=BODY, timeout=300).json()
     assert answer["usage"]["completion_tokens"] == 24

@@ -1,5 +1,7 @@
 """The service as a program: its address, its end, and what it needs to start."""
 
+import http.client
+import json
 import signal
 import socket
 import subprocess
@@ -11,7 +13,7 @@ import pytest
 
 from k31ctl.engine.service.server import run_service
 from k31ctl.errors import InputError
-from tests.engine.scripted import ScriptedGenerator, small_model
+from tests.engine.scripted import ScriptedGenerator, gauge, small_model, wait_until
 
 PROGRAM = """
 import sys
@@ -19,7 +21,7 @@ from pathlib import Path
 from k31ctl.engine.service.server import run_service
 from tests.engine.scripted import ScriptedGenerator, small_model
 said = lambda url: print(url, flush=True)
-generator = ScriptedGenerator(lambda _: ())
+generator = ScriptedGenerator(lambda _: [65] * 8000, pause_s=0.01)
 run_service(small_model(Path(sys.argv[1])), generator, port=0, when_ready=said)
 """
 
@@ -36,6 +38,49 @@ def test_it_says_where_it_is_and_ends_when_interrupted(tmp_path: Path) -> None:
         _, errors = program.communicate(timeout=60)
     assert program.returncode != 0
     assert b"KeyboardInterrupt" in errors.splitlines()[-1]
+
+
+def opened(url: str, path: str, body: bytes, *, length: int) -> socket.socket:
+    """A connection on which a request, or its beginning, has been sent and nothing read."""
+    head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    client = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=60)
+    client.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode() + body)
+    return client
+
+
+def chat(url: str, *, is_streamed: bool) -> socket.socket:
+    messages = [{"role": "user", "content": "Hi"}]
+    body = json.dumps({"messages": messages, "stream": is_streamed}).encode()
+    return opened(url, "/v1/chat/completions", body, length=len(body))
+
+
+def answer_of(client: socket.socket) -> tuple[int, str]:
+    response = http.client.HTTPResponse(client)
+    response.begin()
+    return response.status, response.read().decode()
+
+
+def test_open_answers_are_told_when_it_is_terminated(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        url = program.stdout.readline().decode().strip()
+        with (
+            chat(url, is_streamed=True) as stream,
+            chat(url, is_streamed=False) as whole,
+            opened(url, "/tokenize", b"{", length=9) as half,
+        ):
+            wait_until(lambda: gauge(url, "num_requests_running") == 2)
+            program.send_signal(signal.SIGTERM)
+            (status, streamed), *others = map(answer_of, (stream, whole, half))
+        _, errors = program.communicate(timeout=60)
+    assert status == 200
+    *_, failure, done, rest = streamed.split("\n\n")
+    assert (done, rest) == ("data: [DONE]", "")
+    assert json.loads(failure.removeprefix("data: "))["error"]["type"] == "overloaded_error"
+    assert [status for status, _ in others] == [503, 503]
+    assert {json.loads(text)["error"]["type"] for _, text in others} == {"overloaded_error"}
+    assert (program.returncode, errors) == (-signal.SIGTERM, b"")
 
 
 def test_a_taken_port_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import http.client
 import io
 import json
 import socket
@@ -14,6 +15,7 @@ import pytest
 from PIL import Image
 
 from k31ctl.core.chat_format.prompt import last_opener, prompt_segments, read_chat_request
+from k31ctl.engine.service.context import LEAST_TOKENS_OF_ELEMENT
 from k31ctl.engine.service.limits import Limits
 from k31ctl.engine.service.tasks import ServedModel
 from tests.engine.scripted import (
@@ -267,6 +269,68 @@ def test_a_bad_request_is_told_which_field(
 
 
 @pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"prompt": ""}, "prompt"),
+        ({"prompt": [""]}, "prompt"),
+        ({"prompt": []}, "prompt"),
+        ({"prompt": [[]]}, "prompt"),
+        ({"prompt": [1] * CONTEXT}, "prompt"),
+        ({"prompt": "a" * 900_000}, "prompt"),
+        ({"prompt": "a", "logprobs": 21}, "logprobs"),
+    ],
+)
+def test_a_bad_completion_is_told_which_field(
+    says: Served, body: dict[str, Any], param: str
+) -> None:
+    response = says.post("/v1/completions", **body)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == param
+
+
+CALL = {"id": "a", "function": {"name": "f", "arguments": "{}"}}
+WIDE_CALL = {"function": {"name": "f", "arguments": {str(n): n for n in range(1400)}}}
+EMPTY_PART = {"type": "text", "text": ""}
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
+@pytest.mark.parametrize(
+    ("body", "at_least"),
+    [
+        ({"messages": [{"role": "user", "content": ""}] * 20_000}, 120_000),
+        ({"messages": [{"role": "assistant", "tool_calls": [CALL] * 1400}]}, 8406),
+        ({"messages": [{"role": "assistant", "tool_calls": [WIDE_CALL]}]}, 8400),
+        ({"messages": [{"role": "user", "content": [EMPTY_PART] * 8200}]}, 8206),
+        ({"messages": HI, "tools": [TOOL] * 8200}, 8206),
+    ],
+)
+def test_what_is_too_much_by_its_number_is_refused_before_it_is_built(
+    says: Served, path: str, body: dict[str, Any], at_least: int
+) -> None:
+    error = says.post(path, **body).json()["error"]
+    assert error["code"] == "context_length_exceeded"
+    assert f"at least {at_least:,} tokens" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": ""},
+        {"role": "tool", "name": "f", "content": ""},
+        {"role": "assistant", "content": "", "tool_calls": [CALL]},
+    ],
+)
+def test_no_message_is_counted_for_more_than_it_takes(
+    says: Served, message: dict[str, Any]
+) -> None:
+    def counted(number: int) -> int:
+        return int(says.post("/tokenize", messages=[message] * number).json()["count"])
+
+    elements = 1 + len(message.get("tool_calls", ()))
+    assert counted(3) - counted(2) >= LEAST_TOKENS_OF_ELEMENT * elements
+
+
+@pytest.mark.parametrize(
     ("sent", "status"),
     [
         ({"content": b"{"}, 400),
@@ -289,6 +353,45 @@ def test_a_malformed_body_is_refused(model: ServedModel, sent: dict[str, Any], s
         assert httpx.get(url + "/health").status_code == 200
 
 
+@pytest.mark.parametrize("connection", ["close", "keep-alive"])
+def test_a_body_that_is_too_large_is_read_on_so_that_the_answer_is_seen(
+    model: ServedModel, connection: str
+) -> None:
+    limits = Limits(max_body_bytes=4_000_000)
+    headers = {"Content-Type": "application/json", "Connection": connection}
+    with served(model, ScriptedGenerator(lambda _: ()), limits=limits) as url:
+        client = http.client.HTTPConnection("127.0.0.1", int(url.rpartition(":")[2]), timeout=60)
+        client.request("POST", "/v1/completions", body=b" " * 16_000_000, headers=headers)
+        response = client.getresponse()
+        assert response.status == 413
+        assert "4,000,000 bytes" in json.loads(response.read())["error"]["message"]
+        client.request("POST", "/tokenize", body=b'{"prompt": "a"}', headers=headers)
+        assert client.getresponse().status == 200
+        client.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x00\x01garbage\r\n\r\n",
+        b"POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n",
+        b"GET /health HTTP/1.1\r\n\r\n",
+        b"POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\nZZ\r\n{}\r\n0\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_answered_in_the_form_of_other_errors(says: Served, sent: bytes) -> None:
+    port = int(says.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        client.sendall(sent)
+        answer = client.makefile("rb").read()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"application/json" in head
+    assert json.loads(body)["error"]["type"] == "invalid_request_error"
+    assert httpx.get(says.url + "/health").status_code == 200
+
+
 def test_what_is_not_offered_is_said_in_the_same_form(says: Served) -> None:
     assert httpx.get(says.url + "/v2").json()["error"]["type"] == "not_found_error"
     assert httpx.get(says.url + "/v1/completions").status_code == 405
@@ -299,8 +402,12 @@ def test_a_key_is_asked_for_where_there_is_one(model: ServedModel) -> None:
         assert httpx.get(url + "/v1/models").status_code == 401
         wrong = {b"Authorization": "Bearer s\xe9cret".encode("latin-1")}
         assert httpx.get(url + "/v1/models", headers=wrong).status_code == 401
-        right = {"Authorization": "Bearer secret"}
-        assert httpx.get(url + "/v1/models", headers=right).status_code == 200
+        for scheme in ("Bearer", "bearer", "BEARER"):
+            right = {"Authorization": f"{scheme} secret"}
+            assert httpx.get(url + "/v1/models", headers=right).status_code == 200
+        for other in ("Basic secret", "secret", "Bearer", "bearer Secret"):
+            refused = httpx.get(url + "/v1/models", headers={"Authorization": other})
+            assert refused.status_code == 401
         assert httpx.get(url + "/health").status_code == 200
 
 

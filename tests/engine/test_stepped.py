@@ -1,14 +1,20 @@
 """A model in its own thread, without HTTP around it."""
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from contextlib import aclosing
 
 import pytest
 
-from k31ctl.engine.service.generator import Generation, GenerationError, Sampling
-from k31ctl.engine.service.stepped import SteppedGenerator
-from tests.engine.scripted import FAILS, ScriptedStepper, stepped
+from k31ctl.engine.service.generator import (
+    Generation,
+    GenerationError,
+    GenerationStoppedError,
+    Sampling,
+)
+from k31ctl.engine.service.stepped import Failed, Said, SteppedGenerator
+from tests.engine.scripted import FAILS, LONGEST_WAIT_S, ScriptedStepper, stepped
 
 
 def work(*prompt: int, max_tokens: int = 100) -> Generation:
@@ -51,6 +57,31 @@ def test_without_work_no_step_is_made() -> None:
         assert asyncio.run(ids(generator, work(3))) == [1, 2, 3]
         made = stepper.num_steps
         assert asyncio.run(asyncio.sleep(0.05, made)) == stepper.num_steps == 3
+
+
+def test_stopping_waits_for_no_step() -> None:
+    """The step under way goes on for as long as it likes; who waits for it is told at once."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    class Slow(ScriptedStepper):
+        def step(self) -> list[Said | Failed]:
+            begun.set()
+            may_end.wait(LONGEST_WAIT_S)
+            return super().step()
+
+    async def stop_within_a_step() -> None:
+        waiting = [asyncio.create_task(ids(generator, work(n))) for n in (3, 4)]
+        await asyncio.to_thread(begun.wait, LONGEST_WAIT_S)
+        generator.stop()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(error) for error in found] == [GenerationStoppedError] * 2
+        with pytest.raises(GenerationStoppedError):
+            await ids(generator, work(2))
+        assert not may_end.is_set()
+        may_end.set()
+
+    with stepped(Slow(counting)) as generator:
+        asyncio.run(stop_within_a_step())
 
 
 @pytest.mark.parametrize("asked", [work(0), work()])

@@ -1,5 +1,6 @@
 """The image encoder against towers that we did not write, and images in the prompts of a model."""
 
+import dataclasses
 import json
 import shutil
 from itertools import accumulate, pairwise
@@ -17,7 +18,7 @@ from k31ctl.catalog.models import load_config_profile, load_model_profile
 from k31ctl.core.vision import ImageTokens
 from k31ctl.engine.blocks import image_vectors
 from k31ctl.engine.checkpoint import load_vision
-from k31ctl.engine.generate import Generation, Request, Said
+from k31ctl.engine.generate import Failed, Generation, Request, Said
 from k31ctl.engine.image_prompt import PromptImages
 from k31ctl.engine.images import PreparedImage
 from k31ctl.engine.model import Model, Placed, Segment
@@ -283,6 +284,19 @@ def test_cancelling_in_an_image_gives_everything_back(prompts: Prompts) -> None:
     assert (generation.cache.num_free_slots, generation.cache.num_free_tokens) == (4, 512)
     assert generation.num_encoded_images == 0
     assert generation.step() == []
+
+
+def test_an_image_that_cannot_be_encoded_ends_its_request_alone(prompts: Prompts) -> None:
+    broken = dataclasses.replace(prompts.pictures[0], rgb=b"")
+    request = dataclasses.replace(prompts.ask("a", [0]), images=(broken,))
+    generation = prompts.generation()
+    for each in (request, prompts.ask("b", [1])):
+        generation.submit(each)
+    failed, said = generation.step()
+    assert isinstance(failed, Failed)
+    assert failed.request_id == "a"
+    assert [said, *generation.run()] == prompts.said(prompts.ask("b", [1]))["b"]
+    assert (generation.cache.num_free_slots, generation.cache.num_free_tokens) == (4, 512)
 
 
 def test_room_is_counted_with_the_tokens_of_images(prompts: Prompts) -> None:

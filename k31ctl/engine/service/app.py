@@ -17,8 +17,13 @@ from starlette.routing import Route
 from k31ctl.engine.service import metrics as measured
 from k31ctl.engine.service.connection import Bodies, EventStream, json_object, unless_gone
 from k31ctl.engine.service.documents import Writer, failure
-from k31ctl.engine.service.faults import ApiError, bad_request
-from k31ctl.engine.service.generator import GeneratedToken, GenerationError, Generator
+from k31ctl.engine.service.faults import ApiError, bad_request, stopping
+from k31ctl.engine.service.generator import (
+    GeneratedToken,
+    GenerationError,
+    GenerationStoppedError,
+    Generator,
+)
 from k31ctl.engine.service.limits import Limits
 from k31ctl.engine.service.openapi import openapi_document
 from k31ctl.engine.service.reader import Delta, Reader
@@ -69,6 +74,11 @@ class Service:
             exception_handlers={HTTPException: _not_found, Exception: _broken},
         )
 
+    def stop(self) -> None:
+        """End all that is open, from the server's loop: clients are told, and none is awaited."""
+        self._bodies.stop()
+        self._generator.stop()
+
     def _guarded(self, path: str, endpoint: Endpoint, *, needs_key: bool) -> Endpoint:
         """An endpoint whose failures are answers, counted with the rest."""
 
@@ -91,8 +101,9 @@ class Service:
     def _check_key(self, request: Request) -> None:
         if self._api_key is None:
             return
-        given = request.headers.get("authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {self._api_key}".encode()):
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        is_right = hmac.compare_digest(key.strip().encode(), self._api_key.encode())
+        if scheme.lower() != "bearer" or not is_right:
             raise ApiError(401, "send Authorization: Bearer KEY, with this server's key")
 
     async def _chat(self, request: Request) -> Response:
@@ -285,7 +296,9 @@ async def _pieces(
         yield piece
 
 
-def _model_fault(error: Exception) -> ApiError:
+def _model_fault(error: GenerationError) -> ApiError:
+    if isinstance(error, GenerationStoppedError):
+        return stopping()
     return ApiError(500, f"the model cannot go on with this request: {error}")
 
 

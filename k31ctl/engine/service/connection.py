@@ -3,17 +3,18 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Mapping
-from contextlib import suppress
-from typing import Any, TypeVar
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from k31ctl.engine.service.faults import ApiError
+from k31ctl.engine.service.faults import ApiError, stopping
 from k31ctl.engine.service.limits import Limits
 
 T = TypeVar("T")
+_SKIPPED_BODIES: Final = 4  # how many of the largest body are read behind one that is refused
 
 
 class Bodies:
@@ -21,7 +22,15 @@ class Bodies:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._reading: set[asyncio.Timeout] = set()
+        self._is_stopping = False
         self.num_bytes = 0
+
+    def stop(self) -> None:
+        """Wait for no body any longer."""
+        self._is_stopping = True
+        for timeout in self._reading:
+            timeout.reschedule(asyncio.get_running_loop().time())
 
     async def read(self, request: Request) -> bytes:
         """Return a request's body; the caller hands its bytes back with ``release``."""
@@ -30,18 +39,44 @@ class Bodies:
             raise ApiError(415, "the body must be JSON: send Content-Type: application/json")
         body = bytearray()
         try:
-            async with asyncio.timeout(self._limits.body_s):
-                async for chunk in request.stream():
-                    self.num_bytes += len(chunk)
-                    body += chunk
-                    self._check(len(body))
-        except BaseException as error:
+            async with self._in_time():
+                await self._fill(body, request.stream())
+        except BaseException:
             self.release(len(body))
-            if isinstance(error, TimeoutError):
-                text = f"the body did not come within {self._limits.body_s:g} seconds"
-                raise ApiError(408, text) from None
             raise
         return bytes(body)
+
+    @asynccontextmanager
+    async def _in_time(self) -> AsyncGenerator[None, None]:
+        timeout = asyncio.timeout(self._limits.body_s)
+        try:
+            async with timeout:
+                self._reading.add(timeout)
+                try:
+                    yield
+                finally:
+                    self._reading.discard(timeout)
+        except TimeoutError:
+            if self._is_stopping:
+                raise stopping() from None
+            text = f"the body did not come within {self._limits.body_s:g} seconds"
+            raise ApiError(408, text) from None
+
+    async def _fill(self, body: bytearray, chunks: AsyncGenerator[bytes, None]) -> None:
+        """Collect a body; of one that is refused the rest is read and left, within bounds.
+
+        Many clients read no answer before they have sent everything.
+        """
+        async for chunk in chunks:
+            self.num_bytes += len(chunk)
+            body += chunk
+            try:
+                self._check(len(body))
+            except ApiError:
+                self.release(len(body))
+                body.clear()
+                await _skipped(chunks, most_bytes=_SKIPPED_BODIES * self._limits.max_body_bytes)
+                raise
 
     def release(self, num_bytes: int) -> None:
         """Forget a body."""
@@ -53,6 +88,14 @@ class Bodies:
             raise ApiError(413, f"the body is larger than {most:,} bytes: send less at a time")
         if self.num_bytes > self._limits.max_pending_bytes:
             raise ApiError(503, "too many large requests at a time: try again")
+
+
+async def _skipped(chunks: AsyncGenerator[bytes, None], *, most_bytes: int) -> None:
+    num_bytes = 0
+    async for chunk in chunks:
+        num_bytes += len(chunk)
+        if num_bytes > most_bytes:
+            return
 
 
 def json_object(body: bytes) -> Mapping[str, Any]:

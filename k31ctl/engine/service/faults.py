@@ -36,3 +36,8 @@ class ApiError(Exception):
 def bad_request(error: K31Error) -> ApiError:
     """The answer to a request whose field is wrong."""
     return ApiError(400, f"{error.where} {error.what}: {error.remedy}", param=error.where)
+
+
+def stopping() -> ApiError:
+    """The answer to a request that is open while the server ends."""
+    return ApiError(503, "the server is stopping: ask again once it is back")

@@ -56,6 +56,10 @@ class GenerationError(Exception):
     """The model cannot go on with one request; others are not concerned."""
 
 
+class GenerationStoppedError(GenerationError):
+    """The generator has been told to stop."""
+
+
 class Generator(Protocol):
     """A model that serves many requests at a time."""
 
@@ -67,7 +71,13 @@ class Generator(Protocol):
         """Yield tokens up to and with the first of ``stop_ids``, or ``max_tokens`` of them.
 
         Closing it (``aclose``) ends the work and frees all it holds before it returns.
-        Raises ``GenerationError`` where the model fails.
+        Raises ``GenerationError`` where the model fails, or the generator stops.
+        """
+
+    def stop(self) -> None:
+        """End all work, now and from now on, from the loop that waits for it.
+
+        What waits for tokens gets ``GenerationStoppedError``, without waiting for the model.
         """
 
     def load(self) -> Load:

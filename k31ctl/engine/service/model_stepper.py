@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from k31ctl.engine.checkpoint import load_config, load_model, load_vision
+from k31ctl.engine.generate import Failed as FailedRequest
 from k31ctl.engine.generate import Generation as Requests
 from k31ctl.engine.generate import Request
 from k31ctl.engine.model import Model
 from k31ctl.engine.sample import Sampling
 from k31ctl.engine.service.generator import GeneratedToken, Generation, Load
-from k31ctl.engine.service.stepped import Said, SteppedGenerator
+from k31ctl.engine.service.stepped import Failed, Said, SteppedGenerator
 from k31ctl.engine.service.tasks import ServedModel
 from k31ctl.engine.tensors import Target
 from k31ctl.engine.tokenizer import Tokenizer, load_tokenizer
@@ -55,9 +56,12 @@ class ModelStepper:
         """Drop a piece of work and give back its slot and its pages."""
         self._requests.cancel(str(number))
 
-    def step(self) -> Iterator[Said]:
+    def step(self) -> Iterator[Said | Failed]:
         """Run the model once over all that is under way."""
         for said in self._requests.step():
+            if isinstance(said, FailedRequest):
+                yield Failed(int(said.request_id), said.error)
+                continue
             told = said.likelihood
             token = GeneratedToken(said.token)
             if told is not None:

@@ -3,13 +3,16 @@
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from k31ctl.engine.service.app import Service
 from k31ctl.engine.service.generator import Generator
 from k31ctl.engine.service.limits import Limits
+from k31ctl.engine.service.protocol import Protocol
 from k31ctl.engine.service.tasks import ServedModel
 from k31ctl.errors import InputError
 
@@ -34,8 +37,21 @@ def run_service(
     """
     service = Service(model, generator, limits=limits or Limits(), api_key=api_key)
     with _listening(host, port) as listener:
-        server = uvicorn.Server(configured(service))
+        server = StoppingServer(service)
         asyncio.run(_serve(server, listener, when_ready))
+
+
+class StoppingServer(uvicorn.Server):
+    """A server that tells open clients that it ends, instead of waiting for their answers."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__(configured(service))
+        self._service = service
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End what is open, then the connections."""
+        self._service.stop()
+        await super().shutdown(sockets)
 
 
 def configured(service: Service) -> uvicorn.Config:
@@ -45,14 +61,25 @@ def configured(service: Service) -> uvicorn.Config:
     next request arrives.
     """
     return uvicorn.Config(
-        service.app(),
+        _until_cancelled(service.app()),
         port=0,
         log_level="warning",
         access_log=False,
         lifespan="off",
+        http=Protocol,
         timeout_keep_alive=_KEPT_ALIVE_S,
         timeout_graceful_shutdown=_GRACE_S,
     )
+
+
+def _until_cancelled(app: ASGIApp) -> ASGIApp:
+    """The application; only the end of the server cancels it, and a trace of that says nothing."""
+
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
+        with suppress(asyncio.CancelledError):
+            await app(scope, receive, send)
+
+    return run
 
 
 async def _serve(

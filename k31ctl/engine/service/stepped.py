@@ -8,7 +8,13 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from k31ctl.engine.service.generator import GeneratedToken, Generation, GenerationError, Load
+from k31ctl.engine.service.generator import (
+    GeneratedToken,
+    Generation,
+    GenerationError,
+    GenerationStoppedError,
+    Load,
+)
 
 
 class Said(NamedTuple):
@@ -17,6 +23,13 @@ class Said(NamedTuple):
     number: int
     token: GeneratedToken
     is_last: bool
+
+
+class Failed(NamedTuple):
+    """One piece of work that cannot go on, and why; it is dropped already."""
+
+    number: int
+    error: Exception
 
 
 class Stepper(Protocol):
@@ -28,8 +41,8 @@ class Stepper(Protocol):
     def cancel(self, number: int) -> None:
         """Drop a piece of work, if it is still there, and free what it holds."""
 
-    def step(self) -> Iterable[Said]:
-        """Go on once with all that is under way."""
+    def step(self) -> Iterable[Said | Failed]:
+        """Go on once with all that is under way; what is raised ends all of it."""
 
     def load(self) -> Load:
         """What is in use now."""
@@ -62,6 +75,7 @@ class SteppedGenerator:
         self._jobs: dict[int, _Job] = {}
         self._orders: deque[Callable[[], None]] = deque()
         self._has_orders = threading.Condition()
+        self._waiting: set[_Job] = set()
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
         self._thread.start()
@@ -77,26 +91,47 @@ class SteppedGenerator:
 
     def close(self) -> None:
         """End the thread, after the step it is in."""
+        self.stop()
+        self._thread.join()
+
+    def stop(self) -> None:
+        """End all work without waiting for the step that is under way; see ``Generator``."""
         self._is_closing = True
         self._order(lambda: None)
-        self._thread.join()
+        for job in tuple(self._waiting):
+            job.tell(GenerationStoppedError("the server is stopping"))
 
     async def generate(self, work: Generation) -> AsyncGenerator[GeneratedToken, None]:
         """Yield the tokens of one piece of work; see ``Generator``."""
+        if self._is_closing:
+            raise GenerationStoppedError("the server is stopping")
         job = _Job(next(self._numbers), work)
+        self._waiting.add(job)
         self._order(lambda: self._begin(job))
         has_ended = False
         try:
             while (told := await job.told.get()) is not None:
+                if isinstance(told, GenerationStoppedError):
+                    raise told
                 if isinstance(told, Exception):
                     raise GenerationError(str(told)) from told
                 yield told
             has_ended = True
         finally:
-            if not has_ended:
-                self._order(lambda: self._drop(job))
-                while await job.told.get() is not None:
-                    pass
+            self._waiting.discard(job)
+            if not has_ended and not self._is_closing:
+                await self._dropped(job)
+
+    async def _dropped(self, job: _Job) -> None:
+        """Return once the model's thread has let go of a job, or is told to let go of all."""
+        self._waiting.add(job)
+        self._order(lambda: self._drop(job))
+        try:
+            while (told := await job.told.get()) is not None:
+                if isinstance(told, GenerationStoppedError):
+                    return
+        finally:
+            self._waiting.discard(job)
 
     def _order(self, order: Callable[[], None]) -> None:
         with self._has_orders:
@@ -116,18 +151,22 @@ class SteppedGenerator:
 
     def _step(self) -> None:
         try:
-            said = tuple(self._stepper.step())
+            told = tuple(self._stepper.step())
         except Exception as error:  # noqa: BLE001  (it ends requests, not the service)
             for failed in tuple(self._jobs.values()):
                 failed.tell(error)
                 self._forget(failed)
             return
-        for number, token, is_last in said:
-            if (job := self._jobs.get(number)) is None:
+        for one in told:
+            if (job := self._jobs.get(one.number)) is None:
                 continue
-            job.tell(token, *((None,) if is_last else ()))
-            if is_last:
-                del self._jobs[number]
+            if isinstance(one, Failed):
+                job.tell(one.error)
+                del self._jobs[one.number]
+                continue
+            job.tell(one.token, *((None,) if one.is_last else ()))
+            if one.is_last:
+                del self._jobs[one.number]
 
     def _begin(self, job: _Job) -> None:
         self._jobs[job.number] = job

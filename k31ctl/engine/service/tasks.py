@@ -12,7 +12,13 @@ from k31ctl.core.chat_format.prompt import (
 )
 from k31ctl.core.model import Vision
 from k31ctl.engine.images import SizedImage, prepared_image, sized_image
-from k31ctl.engine.service.faults import ApiError
+from k31ctl.engine.service.context import (
+    LEAST_TOKENS_OF_ELEMENT,
+    least_tokens,
+    refuse_too_long,
+    refuse_too_many,
+    refuse_too_much_text,
+)
 from k31ctl.engine.service.generator import Generation, Sampling
 from k31ctl.engine.service.limits import Limits
 from k31ctl.engine.tokenizer import Tokenizer
@@ -21,7 +27,6 @@ from k31ctl.values import frozen
 _MOST_STOPS: Final = 16
 _MOST_STOP_CHARACTERS: Final = 256
 _MOST_LOGPROBS: Final = 20
-_MOST_CHARACTERS_PER_TOKEN: Final = 16
 _MOST_TEMPERATURE: Final = 2.0
 _SEEDS: Final = (-(2**63), 2**64 - 1)
 _NOT_OFFERED: Final[Mapping[str, Sequence[Any]]] = {
@@ -74,13 +79,15 @@ def chat_task(body: Mapping[str, Any], model: ServedModel, limits: Limits) -> Ta
     Raises ``InputError`` for a bad field, ``ApiError`` for what does not fit.
     """
     _refuse_not_offered(body)
-    chat = read_chat_request(body)
+    chat = _read_chat(body, model)
     _refuse_unlawful_tools(chat)
     images = _images(chat, model, limits)
     ids = _chat_ids(chat, images, model)
     wants = fields.boolean(body.get("logprobs"), "logprobs", absent=False)
     top = body.get("top_logprobs") or 0
-    sampling = _sampling(body, ids, model, limits, top if wants else None)
+    room = refuse_too_long(len(ids), model.max_model_tokens, param="messages")
+    num_top = _num_top(top, "top_logprobs") if wants else None
+    sampling = _sampling(body, min(room, limits.max_new_tokens), model, num_top)
     is_parallel = fields.boolean(
         body.get("parallel_tool_calls"), "parallel_tool_calls", absent=True
     )
@@ -103,7 +110,11 @@ def completion_task(body: Mapping[str, Any], model: ServedModel, limits: Limits)
     """Return the work of a completion request; the prompt is text or ids, as they are."""
     _refuse_not_offered(body)
     ids = _plain_prompt(body.get("prompt"), model)
-    sampling = _sampling(body, ids, model, limits, body.get("logprobs"))
+    if not ids:
+        raise fields.bad_field("prompt", "is empty", "send at least one character")
+    room = refuse_too_long(len(ids), model.max_model_tokens, param="prompt")
+    num_top = _num_top(body.get("logprobs"), "logprobs")
+    sampling = _sampling(body, min(room, limits.max_new_tokens), model, num_top)
     return Task(
         work=Generation(prompt_ids=tuple(ids), images=(), sampling=sampling),
         num_prompt_tokens=len(ids),
@@ -115,28 +126,30 @@ def prompt_ids(body: Mapping[str, Any], model: ServedModel, limits: Limits) -> l
     """Return the ids of a prompt, or of the messages of a chat."""
     if "messages" not in body:
         return _plain_prompt(body.get("prompt"), model)
-    chat = read_chat_request(body)
+    chat = _read_chat(body, model)
     return _chat_ids(chat, _images(chat, model, limits), model)
+
+
+def _read_chat(body: Mapping[str, Any], model: ServedModel) -> ChatRequest:
+    """Return a chat whose messages, parts, calls and arguments may fit the context.
+
+    They are counted before anything is built of them: a million empty ones are a small body.
+    """
+    refuse_too_many(least_tokens(body), model.max_model_tokens)
+    chat = read_chat_request(body)
+    calls = (call for message in chat.messages for call in message.tool_calls)
+    num_arguments = sum(len(call.arguments.items) for call in calls)
+    refuse_too_many(num_arguments * LEAST_TOKENS_OF_ELEMENT, model.max_model_tokens)
+    return chat
 
 
 def _chat_ids(chat: ChatRequest, images: Sequence[SizedImage], model: ServedModel) -> list[int]:
     sizes = [(image.tokens.width, image.tokens.height) for image in images]
     segments = prompt_segments(chat, image_sizes=sizes)
-    _refuse_too_much_text(sum(len(segment.text) for segment in segments), model)
+    num_characters = sum(len(segment.text) for segment in segments)
+    refuse_too_much_text(num_characters, model.max_model_tokens, param="messages")
     counts = [image.tokens.num_tokens for image in images]
     return model.tokenizer.encode_prompt(segments, image_tokens=counts)
-
-
-def _refuse_too_much_text(num_characters: int, model: ServedModel) -> None:
-    """Refuse at once what would take long to encode and then not fit."""
-    most = model.max_model_tokens * _MOST_CHARACTERS_PER_TOKEN
-    if num_characters > most:
-        message = (
-            f"the prompt has {num_characters:,} characters, more than "
-            f"{_MOST_CHARACTERS_PER_TOKEN} for each of the {model.max_model_tokens:,} tokens that "
-            "this model's context holds: shorten the prompt"
-        )
-        raise ApiError(400, message, param="messages", code="context_length_exceeded")
 
 
 def _refuse_not_offered(body: Mapping[str, Any]) -> None:
@@ -176,7 +189,7 @@ def _images(chat: ChatRequest, model: ServedModel, limits: Limits) -> list[Sized
         if model.vision is not None:
             sized.append(sized_image(part, model.vision))
             num_tokens += sized[-1].tokens.num_tokens
-            _refuse_too_long(num_tokens, model)
+            refuse_too_long(num_tokens, model.max_model_tokens, param="messages")
     return sized
 
 
@@ -184,7 +197,7 @@ def _plain_prompt(value: Any, model: ServedModel) -> list[int]:
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str | list):
         value = value[0]
     if isinstance(value, str):
-        _refuse_too_much_text(len(value), model)
+        refuse_too_much_text(len(value), model.max_model_tokens, param="prompt")
         return model.tokenizer.encode_text(value)
     if not isinstance(value, list) or not value:
         raise fields.bad_field("prompt", f"is {fields.shown(value)}", "send one text, or token ids")
@@ -196,22 +209,23 @@ def _plain_prompt(value: Any, model: ServedModel) -> list[int]:
     return ids
 
 
+def _num_top(value: Any, name: str) -> int | None:
+    return None if value is None else fields.integer(value, name, low=0, high=_MOST_LOGPROBS)
+
+
 def _sampling(
-    body: Mapping[str, Any], ids: Sequence[int], model: ServedModel, limits: Limits, num_top: Any
+    body: Mapping[str, Any], most_tokens: int, model: ServedModel, num_top: int | None
 ) -> Sampling:
-    room = _refuse_too_long(len(ids), model)
     names = ("max_completion_tokens", "max_tokens")
     name = next((name for name in names if body.get(name) is not None), names[0])
     asked = body.get(name)
     if asked is not None:
         fields.integer(asked, name, low=1, high=2**31)
-    if num_top is not None:
-        fields.integer(num_top, "top_logprobs", low=0, high=_MOST_LOGPROBS)
     seed = body.get("seed")
     top_k = body.get("top_k")
     ends = () if body.get("ignore_eos") is True else (model.tokenizer.end_of_message,)
     return Sampling(
-        max_tokens=min(room, limits.max_new_tokens, asked or room),
+        max_tokens=min(most_tokens, asked or most_tokens),
         temperature=_number(body, "temperature", 1.0, low=0.0, high=_MOST_TEMPERATURE),
         top_p=_number(body, "top_p", 1.0, low=1e-6, high=1.0),
         top_k=0 if top_k is None else max(0, fields.integer(top_k, "top_k", low=-1, high=2**31)),
@@ -225,18 +239,6 @@ def _sampling(
 def _number(body: Mapping[str, Any], name: str, absent: float, *, low: float, high: float) -> float:
     value = body.get(name)
     return absent if value is None else fields.number(value, name, low=low, high=high)
-
-
-def _refuse_too_long(num_tokens: int, model: ServedModel) -> int:
-    """Return the room for an answer, in tokens."""
-    room = model.max_model_tokens - num_tokens
-    if room < 1:
-        message = (
-            f"the prompt has {num_tokens:,} tokens, and this model's context holds "
-            f"{model.max_model_tokens:,} with the answer: shorten the prompt"
-        )
-        raise ApiError(400, message, param="messages", code="context_length_exceeded")
-    return room
 
 
 def _ending(body: Mapping[str, Any]) -> dict[str, Any]:

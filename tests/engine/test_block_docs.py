@@ -19,7 +19,7 @@ from tests.engine.test_blocks import kda_inputs, numbers
 PAGE = (Path(__file__).parents[2] / "docs" / "engine.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("## Blocks on plain tensors\n")[2].partition("\n## ")[0]
 NAMES: dict[str, Any] = {"torch": torch}
-exec(re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)[0], NAMES)  # noqa: S102 - our page
+exec(re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)[0], NAMES)
 
 
 def documented() -> Iterator[ast.Call]:
@@ -50,7 +50,7 @@ def test_what_the_page_gives_a_value_may_be_left_out_and_has_that_value(name: st
     needed = {word: ... for word, value in given.items() if is_open(value)}
     signature.bind(*call.args, **needed)
     for word in given.keys() - needed.keys():
-        expected = eval(ast.unparse(given[word]), NAMES)  # noqa: S307 - our page
+        expected = eval(ast.unparse(given[word]), NAMES)
         assert signature.parameters[word].default == expected
 
 

@@ -5,6 +5,8 @@ chunk, E channels of queries, keys and values together, J taps before the curren
 Source: Kimi Linear, arXiv:2510.26692; fla-core fla/ops/kda/naive.py states the recurrence.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -179,7 +181,7 @@ class KdaLayer:
         self._A_log_H = target.exact(tensors["A_log"].flatten()[:H])
         self._dt_bias_HK = target.exact(tensors.take("dt_bias", H * d)).view(H, d)
         self._norm_V = target.exact(tensors.take("o_norm.weight", d))
-        self._recurrent = kda_recurrent
+        self._recurrent: Callable[..., Tensor] = kda_recurrent
         if choice(target).uses_triton:
             from k31ctl.engine.kernels import kda as kernel  # noqa: PLC0415 - imports Triton
 

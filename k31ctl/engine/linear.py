@@ -118,7 +118,7 @@ def activate(activation: Activation, gate: Tensor, up: Tensor, *, target: Target
     """The gated activation that a configuration names."""
     if activation.gate_bound is None:
         return functional.silu(gate) * up
-    bounded = situ
+    bounded: Callable[..., Tensor] = situ
     if choice(target).uses_triton:
         from k31ctl.engine.kernels import situ as kernel  # noqa: PLC0415 - imports Triton
 

@@ -78,8 +78,8 @@ def test_a_matched_result_takes_the_name_of_its_call() -> None:
 def test_a_result_without_id_and_name_takes_the_name_of_the_call_at_its_place(
     names: dict[str, str | None],
 ) -> None:
-    results = [{"role": "tool", "content": "x", **names}, {"role": "tool", "content": "y"}]
-    found = text(answered("", *results))
+    first, second = {"role": "tool", "content": "x", **names}, {"role": "tool", "content": "y"}
+    found = text(answered("", first, second))
     assert 'tool="f" index="1"<|sep|>x<' in found
     assert 'tool="g" index="2"<|sep|>y<' in found
 

@@ -8,7 +8,8 @@ from k31ctl.core.chat_format import json_fields as fields
 from k31ctl.core.chat_format.segments import Segment, element, plain
 from k31ctl.values import frozen
 
-_JSON_TYPES: Final = frozenset(("number", "boolean", "null", "object", "array"))
+# The format knows no integer; a model that was given a schema with one may write it all the same.
+_JSON_TYPES: Final = frozenset(("number", "integer", "boolean", "null", "object", "array"))
 
 
 class Argument(NamedTuple):

@@ -113,6 +113,14 @@ SHAPES: dict[str, tuple[Pieces, tuple[str, str, tuple[Call, ...]]]] = {
         (*TOOLS, *call("f", O, "json", S, "[1", C, "json", S, *ARGUMENT), *END),
         ("", "", (F1,)),
     ),
+    "a type of the schema that the format does not have": (
+        (*TOOLS, *call("f", *argument("x", "integer", "1")), *END),
+        ("", "", (F1,)),
+    ),
+    "an integer that is none": (
+        (*TOOLS, *call("f", *argument("x", "integer", "one")), *END),
+        ("", "", (Call("f", '{"x": "one"}'),)),
+    ),
     "one key twice": (
         (*TOOLS, *call("f", *argument("x", "number", "7"), *ARGUMENT), *END),
         ("", "", (F1,)),

@@ -1,7 +1,8 @@
 """Each block as a function of plain tensors under the checkpoint's own names, for comparisons.
 
-Sizes are read off the tensors; what a checkpoint's config.json alone knows is an argument. Inputs
-are the tokens of one sequence, [T, D]; ``memory`` carries it on, and is None at its beginning.
+Sizes are read off the tensors; what a checkpoint's config.json alone knows is an argument, and
+without it what Kimi K3 has, where that does not depend on the sizes. Inputs are the tokens of one
+sequence, [T, D]; ``memory`` carries it on, and is None at its beginning.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,13 +33,15 @@ __all__ = [
 
 Memory = tuple[Tensor, Tensor]
 
+SITU = Activation(gate_bound=4.0, up_bound=25.0)
+
 
 def kda_layer(
     x_TD: Tensor,
     tensors: Mapping[str, Tensor],
     *,
-    eps: float,
-    decay_bound: float | None,
+    eps: float = 1e-5,
+    decay_bound: float | None = -5.0,
     memory: Memory | None = None,
 ) -> tuple[Tensor, Memory]:
     """KDA of the tensors under ``self_attn.``: output, and (last inputs [J, E], state [H, K, V]).
@@ -124,8 +127,8 @@ def moe_layer(
     tensors: Mapping[str, Tensor],
     *,
     router: Router,
-    activation: Activation,
-    eps: float,
+    activation: Activation = SITU,
+    eps: float = 1e-5,
     packed: bool = False,
 ) -> Tensor:
     """The tensors under ``block_sparse_moe.``; ``packed`` multiplies from MXFP4 as it is stored.

@@ -15,6 +15,7 @@ from k31ctl.engine.config import Activation, MoeShape, Router
 from k31ctl.engine.kernels import choice
 from k31ctl.engine.linear import GatedMlp, Linear, activate, rms_norm
 from k31ctl.engine.mxfp4 import GROUP, PackedLinear, dequantise
+from k31ctl.engine.ranking import highest, in_order
 from k31ctl.engine.streamed import ExpertStore, StreamedExperts
 from k31ctl.engine.tensors import Target, Tensors
 from k31ctl.errors import InputError
@@ -26,7 +27,8 @@ def route(x_TD: Tensor, gate_ED: Tensor, bias_E: Tensor, router: Router) -> tupl
     """Pick K experts per token and weigh them, in float32.
 
     The bias steers which experts are chosen and is left out of their weights. With several groups
-    only the groups with the best two biased scores in sum take part.
+    only the groups with the best two biased scores in sum take part. The best expert comes first;
+    of equal ones, as of equal groups, the lowest number.
 
     Returns (expert_TK int64, weight_TK float32).
     Source: DeepSeek-V3, arXiv:2412.19437, section 2.1.2.
@@ -36,10 +38,10 @@ def route(x_TD: Tensor, gate_ED: Tensor, bias_E: Tensor, router: Router) -> tupl
     if router.num_groups > 1:
         grouped = biased_TE.unflatten(-1, (router.num_groups, -1))
         group_score = grouped.topk(2, dim=-1).values.sum(-1)
-        kept = group_score.topk(router.num_chosen_groups, dim=-1).indices
+        kept = highest(group_score, router.num_chosen_groups)
         dropped = torch.ones_like(group_score, dtype=torch.bool).scatter(-1, kept, value=False)
         biased_TE = grouped.masked_fill(dropped[..., None], -torch.inf).flatten(-2)
-    expert_TK = biased_TE.topk(router.num_chosen, dim=-1).indices
+    expert_TK = in_order(biased_TE, router.num_chosen)
     weight_TK = score_TE.gather(-1, expert_TK)
     if router.renormalised:
         weight_TK = weight_TK / (weight_TK.sum(-1, keepdim=True) + _TINY)

@@ -5,6 +5,8 @@ chunk, E channels of queries, keys and values together, J taps before the curren
 Source: Kimi Linear, arXiv:2510.26692; fla-core fla/ops/kda/naive.py states the recurrence.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -41,14 +43,15 @@ def kda_recurrent(
     beta_BTH: Tensor,
     state_BHKV: Tensor,
     *,
-    scale: float,
+    scale: float | None = None,
 ) -> Tensor:
     """Token by token: returns o [B, T, H, V] and leaves the new state in ``state_BHKV``.
 
+    Without a scale it is K^-1/2.
     Formula: S = diag(e^g) S; S = S + k (beta (v - Sᵀk))ᵀ; o = scale * Sᵀq
     """
     decay_BTHK, out_BTHV = g_BTHK.exp(), torch.empty_like(v_BTHV)
-    q_BTHK = scale * q_BTHK
+    q_BTHK = _scale(q_BTHK, scale) * q_BTHK
     alike_BTH1 = (q_BTHK * k_BTHK).sum(-1, keepdim=True)
     # Both products with the old state at once; the decay goes to the vectors instead.
     both_BTH2K = torch.stack((k_BTHK, q_BTHK), dim=-2) * decay_BTHK[..., None, :]
@@ -69,7 +72,7 @@ def kda_chunked(
     beta_BTH: Tensor,
     state_BHKV: Tensor,
     *,
-    scale: float,
+    scale: float | None = None,
 ) -> Tensor:
     """The same as ``kda_recurrent``, with the tokens of a chunk solved together.
 
@@ -77,7 +80,7 @@ def kda_chunked(
     Formula: (I + A) [u w] = beta [v, e^G k]; v' = u - w S; o = (q e^G) S + (q k e^(G_i - G_j)) v';
     S = diag(e^G_last) S + (k e^(G_last - G))ᵀ v'
     """
-    T = v_BTHV.shape[1]
+    T, scale = v_BTHV.shape[1], _scale(q_BTHK, scale)
     C = min(CHUNK, -(-T // _SUB) * _SUB)
     q, k, v, g = (_chunks(x, C) for x in (q_BTHK, k_BTHK, v_BTHV, g_BTHK))
     beta = _chunks(beta_BTH[..., None], C)
@@ -99,6 +102,11 @@ def kda_chunked(
         out[:, :, n] = q[:, :, n] @ state_BHKV + qk[:, :, n] @ new
         state_BHKV.mul_(kept[:, :, n]).add_(k[:, :, n] @ new)
     return out.flatten(2, 3)[:, :, :T].transpose(1, 2)
+
+
+def _scale(q_BTHK: Tensor, scale: float | None) -> float:
+    K = q_BTHK.shape[-1]
+    return float(K**-0.5) if scale is None else scale
 
 
 def _chunks(x_BTHX: Tensor, C: int) -> Tensor:
@@ -173,7 +181,7 @@ class KdaLayer:
         self._A_log_H = target.exact(tensors["A_log"].flatten()[:H])
         self._dt_bias_HK = target.exact(tensors.take("dt_bias", H * d)).view(H, d)
         self._norm_V = target.exact(tensors.take("o_norm.weight", d))
-        self._recurrent = kda_recurrent
+        self._recurrent: Callable[..., Tensor] = kda_recurrent
         if choice(target).uses_triton:
             from k31ctl.engine.kernels import kda as kernel  # noqa: PLC0415 - imports Triton
 

@@ -14,6 +14,7 @@ from k31ctl.core.model import Indexer, LatentAttention
 from k31ctl.engine.config import LORA_NORM_EPS
 from k31ctl.engine.kernels import choice
 from k31ctl.engine.linear import Linear, rms_norm
+from k31ctl.engine.ranking import highest
 from k31ctl.engine.tensors import Target, Tensors
 from k31ctl.values import frozen
 
@@ -44,12 +45,15 @@ def seen_mask(T: int, L: int, device: torch.device) -> Tensor:
 
 
 def selected_mask(score_TL: Tensor, *, topk: int) -> Tensor:
-    """The ``topk`` best earlier tokens of each query, [T, L]; all while there are no more."""
+    """The ``topk`` best earlier tokens of each query, [T, L]; all while there are no more.
+
+    Of equally good ones the earliest.
+    """
     T, L = score_TL.shape
     seen = seen_mask(T, L, score_TL.device)
     if topk >= L:
         return seen
-    best = score_TL.masked_fill(~seen, -torch.inf).topk(topk, dim=-1).indices
+    best = highest(score_TL.masked_fill(~seen, -torch.inf), topk)
     return torch.zeros_like(seen).scatter(-1, best, value=True) & seen
 
 
@@ -246,7 +250,7 @@ class LatentLayer:
                 return self._attend_chosen(q, query, weight, seen_key_LX, seen_LC)
             score = index_scores(query, weight, seen_key_LX)
             if T == 1:  # the others need not be read at all
-                seen_LC = seen_LC[score[0].topk(topk).indices]
+                seen_LC = seen_LC[highest(score, topk)[0]]
             else:
                 mask = selected_mask(score, topk=topk)
         if absorbed:
@@ -266,8 +270,8 @@ class LatentLayer:
         (N, R), (T, L) = self._up_HNR.shape[1:], (len(q_THQ), len(seen_LC))
         score = scores(query, weight, key_LX)
         score.masked_fill_(~seen_mask(T, L, score.device), -torch.inf)
-        best, chosen_TS = score.topk(self._index.shape.topk, dim=-1)
-        chosen_TS = chosen_TS.masked_fill(best == -torch.inf, -1)
+        chosen_TS = highest(score, self._index.shape.topk)
+        chosen_TS = chosen_TS.masked_fill(score.gather(-1, chosen_TS) == -torch.inf, -1)
         low_HTR = q_THQ[..., :N].transpose(0, 1) @ self._up_HNR
         query_THC = torch.cat((low_HTR.transpose(0, 1), q_THQ[..., N:]), dim=-1)
         said_THR = sparse(query_THC, seen_LC, chosen_TS, q_THQ.shape[-1] ** -0.5, R)

@@ -99,7 +99,9 @@ def rms_norm(x_TD: Tensor, weight_D: Tensor, eps: float) -> Tensor:
     return functional.rms_norm(x_TD.float(), x_TD.shape[-1:], weight_D, eps).to(x_TD.dtype)
 
 
-def situ(gate: Tensor, up: Tensor, *, gate_bound: float, up_bound: float | None) -> Tensor:
+def situ(
+    gate: Tensor, up: Tensor, *, gate_bound: float = 4.0, up_bound: float | None = 25.0
+) -> Tensor:
     """``a tanh(g/a) sigmoid(g) * b tanh(u/b)`` in float32, rounded to the input's type.
 
     Symbols: a gate_bound, b up_bound (without it, u itself).
@@ -116,7 +118,7 @@ def activate(activation: Activation, gate: Tensor, up: Tensor, *, target: Target
     """The gated activation that a configuration names."""
     if activation.gate_bound is None:
         return functional.silu(gate) * up
-    bounded = situ
+    bounded: Callable[..., Tensor] = situ
     if choice(target).uses_triton:
         from k31ctl.engine.kernels import situ as kernel  # noqa: PLC0415 - imports Triton
 

@@ -35,7 +35,9 @@ def _scales(device: torch.device) -> Tensor:
     return torch.tensor(found, dtype=torch.float32, device=device)
 
 
-def dequantise(packed_RP: Tensor, scale_RG: Tensor, *, dtype: torch.dtype) -> Tensor:
+def dequantise(
+    packed_RP: Tensor, scale_RG: Tensor, *, dtype: torch.dtype = torch.float32
+) -> Tensor:
     """The values of a packed matrix, [R, C]; exact in float32, and in bf16 for scales below 253."""
     value = functional.embedding(packed_RP.int(), _pairs(packed_RP.device))
     scale = _scales(scale_RG.device)[scale_RG.int()]

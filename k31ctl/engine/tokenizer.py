@@ -122,8 +122,10 @@ def load_tokenizer(folder: Path, *, num_ids: int | None = None) -> Tokenizer:
     import tiktoken  # noqa: PLC0415  (large, and only a service needs it)
 
     ranks = _ranks(folder / VOCABULARY_FILE)
-    num_special = NUM_SPECIAL if num_ids is None else num_ids - len(ranks)
-    special = _special(folder / CONFIG_FILE, first=len(ranks), number=num_special)
+    if num_ids is not None and len(ranks) != num_ids - NUM_SPECIAL:
+        problem = f"it has {len(ranks):,} tokens instead of {num_ids - NUM_SPECIAL:,}"
+        raise _damaged(folder / VOCABULARY_FILE, problem)
+    special = _special(folder / CONFIG_FILE, first=len(ranks))
     encoding = tiktoken.Encoding(
         "checkpoint", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens=special
     )
@@ -150,13 +152,14 @@ def _ranks(path: Path) -> dict[bytes, int]:
     return ranks
 
 
-def _special(path: Path, *, first: int, number: int) -> dict[str, int]:
-    names = {index: f"<|reserved_token_{index}|>" for index in range(first, first + max(0, number))}
+def _special(path: Path, *, first: int) -> dict[str, int]:
+    behind = first + NUM_SPECIAL
+    names = {index: f"<|reserved_token_{index}|>" for index in range(first, behind)}
     for key, entry in _added(path).items():
         content = entry.get("content") if isinstance(entry, dict) else None
         if not key.isdecimal() or int(key) not in names or not isinstance(content, str):
             raise _damaged(
-                path, f"added_tokens_decoder names {key!r}, outside {first} to {first + number - 1}"
+                path, f"added_tokens_decoder names {key!r}, outside {first} to {behind - 1}"
             )
         names[int(key)] = content
     special = {name: index for index, name in names.items()}

@@ -133,7 +133,7 @@ def latent(
     if topk is not None and has("indexer.wk.weight"):
         score = _index_scores(x, low, read, has, index_eps).masked_fill(~seen, -torch.inf)
         if topk < T:
-            best = score.topk(topk + 1, dim=-1)
+            best = score.sort(dim=-1, descending=True, stable=True)  # of equals the earliest
             chosen = torch.zeros_like(seen).scatter(-1, best.indices[:, :topk], value=True)
             seen = seen & chosen
             gap = best.values[:, topk - 1] - best.values[:, topk]

@@ -31,10 +31,23 @@ def repeat(session: Session) -> Found:
         first, second = (_stream(session, model) for _ in range(2))
         detail = "the last layer's output, twice"
     measures = [
-        measure("numbers that differ", int((first != second).sum()), at_most=0),
+        measure("numbers that are not finite", _num_not_finite(first, second), at_most=0),
+        measure("numbers that differ", _num_other_bits(first, second), at_most=0),
         *counters,
     ]
     return Found(detail=detail, measures=tuple(measures))
+
+
+def _num_other_bits(first: Tensor, second: Tensor) -> int:
+    """How many numbers do not have the same bits; by value, NaN would differ from itself."""
+    one, other = (x.contiguous().view(torch.uint8) for x in (first, second))
+    is_other = (one != other).unflatten(-1, (-1, first.dtype.itemsize))
+    return int(is_other.any(-1).sum())
+
+
+def _num_not_finite(first: Tensor, second: Tensor) -> int:
+    """How many numbers are not finite in either."""
+    return int((~(first.isfinite() & second.isfinite())).sum())
 
 
 def _tokens(model: Model, *, seed: int) -> Tensor:

@@ -172,6 +172,17 @@ def test_a_damaged_vocabulary_is_refused(tmp_path: Path, change: "object", probl
         load_tokenizer(tmp_path)
 
 
+@pytest.mark.parametrize(("num_lost", "num_left"), [(1, 319), (7, 313), (64, 256)])
+def test_a_vocabulary_that_lost_its_end_is_refused_where_its_size_is_known(
+    tmp_path: Path, num_lost: int, num_left: int
+) -> None:
+    ids = write_small_tokenizer(tmp_path)
+    path = tmp_path / "tiktoken.model"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-num_lost]))
+    with pytest.raises(InputError, match=f"has {num_left} tokens instead of 320"):
+        load_tokenizer(tmp_path, num_ids=ids.vocab_size)
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [

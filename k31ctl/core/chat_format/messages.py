@@ -75,7 +75,7 @@ def _message(value: Any, where: str) -> Message:
         known = ", ".join(_ROLES)
         raise fields.bad_field(f"{where}.role", f"is {given['role']!r}", f"use one of {known}")
     calls = fields.listed(given.get("tool_calls"), f"{where}.tool_calls")
-    tool = given.get("tool") if given.get("tool") is not None else given.get("name")
+    tool = given.get("tool") or given.get("name")
     is_tool = role == "tool"
     return Message(
         role=role,
@@ -87,7 +87,7 @@ def _message(value: Any, where: str) -> Message:
             _tool_call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(calls)
         ),
         tools=(role == "system" and fields.listed(given.get("tools"), f"{where}.tools")) or None,
-        tool=fields.text(tool, f"{where}.name") if is_tool and tool is not None else None,
+        tool=fields.text(tool, f"{where}.name") if is_tool and tool else None,
         call_id=_call_id(given) if is_tool else None,
     )
 

@@ -6,7 +6,9 @@ them. Models skip and mangle tags, and each rule below keeps what they meant:
 - opening the answer or the tools ends the reasoning, closed or not;
 - closing the answer where only reasoning was seen means that the reasoning was the answer;
 - text behind closed reasoning is the answer if no other comes;
-- a call counts once it is closed, its last argument closed or not.
+- a call counts once it is closed, its last argument closed or not; unclosed it counts where its
+  arguments are closed and the model went on, with another call or out of the tools;
+- of several values under one key the last counts, as arguments or within ``json``.
 """
 
 from collections.abc import Iterator
@@ -80,8 +82,7 @@ class OutputParser:
         self._reasoning: list[str] | None = []  # kept for as long as it may be the answer
         self._stray: list[str] | None = []  # text outside channels, for as long as no answer came
         self._tool = ""
-        self._arguments: list[Argument] = []
-        self._raw_json = ""
+        self._arguments: list[Argument | str] = []  # text is that of a ``json`` element
         self._element: dict[str, str] = {}
         self._text: list[str] = []
 
@@ -162,11 +163,13 @@ class OutputParser:
             case "response":
                 self.channel, self._stray = Channel.RESPONSE, None
             case "tools":
+                yield from self._left_call()
                 self.channel, self._stray = Channel.TOOLS, None
             case "call":
+                yield from self._left_call()
                 self.channel, self._stray = Channel.CALL, None
                 self._tool = tag.attributes.get("tool", "")
-                self._arguments, self._raw_json, self._text = [], "", []
+                self._arguments, self._text = [], []
             case "argument" | "json" if self.channel in _IN_CALL:
                 self._end_element()
                 self._element = tag.attributes
@@ -194,6 +197,7 @@ class OutputParser:
                 yield from self._call()
                 self.channel = Channel.TOOLS
             case "tools" if self.channel in _IN_TOOLS:
+                yield from self._left_call()
                 self.channel = Channel.BETWEEN
             case "message":
                 yield from self._end()
@@ -204,15 +208,19 @@ class OutputParser:
     def _end_element(self) -> None:
         text, key = "".join(self._text), self._element.get("key")
         if self.channel is Channel.JSON:
-            self._raw_json = text
+            self._arguments.append(text)
         elif self.channel is Channel.ARGUMENT and key is not None:
             self._arguments.append(Argument(key, self._element.get("type", "string"), text))
         self.channel, self._text, self._element = Channel.CALL, [], {}
 
+    def _left_call(self) -> Iterator[Event]:
+        """The call that is open, where no argument of it may be cut."""
+        if self.channel is Channel.CALL:
+            yield from self._call()
+
     def _call(self) -> Iterator[Event]:
         if self._tool:
-            given = self._raw_json
-            yield Call(self._tool, given if given.strip() else arguments_json(self._arguments))
+            yield Call(self._tool, arguments_json(self._arguments))
         self._tool = ""
 
     def _stray_content(self) -> Iterator[Event]:

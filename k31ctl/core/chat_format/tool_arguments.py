@@ -8,7 +8,8 @@ from k31ctl.core.chat_format import json_fields as fields
 from k31ctl.core.chat_format.segments import Segment, element, plain
 from k31ctl.values import frozen
 
-_JSON_TYPES: Final = frozenset(("number", "boolean", "null", "object", "array"))
+# The format knows no integer; a model that was given a schema with one may write it all the same.
+_JSON_TYPES: Final = frozenset(("number", "integer", "boolean", "null", "object", "array"))
 
 
 class Argument(NamedTuple):
@@ -50,12 +51,23 @@ def argument_segments(arguments: Arguments) -> Iterator[Segment]:
         yield from element("argument", plain(text), attributes=(("key", key), ("type", kind)))
 
 
-def arguments_json(items: Sequence[Argument]) -> str:
-    """A JSON object of the arguments that a model wrote.
+def arguments_json(items: Sequence[Argument | str]) -> str:
+    """A JSON object of the arguments that a model wrote; text is that of a ``json`` element.
 
-    What claims a JSON type and is no JSON stays as a string, so that nothing is lost.
+    Such a text alone stays as it is, JSON or not; beside other arguments its object is joined with
+    them. The last value of a key counts. What claims a JSON type and is no JSON stays as a string.
     """
-    return json.dumps({key: _value(kind, text) for key, kind, text in items}, ensure_ascii=False)
+    said = [item for item in items if not isinstance(item, str) or item.strip()]
+    if len(said) == 1 and isinstance(said[0], str):
+        return said[0]
+    found: dict[str, Any] = {}
+    for item in said:
+        if isinstance(item, str):
+            inner = _value("object", item)
+            found |= inner if isinstance(inner, dict) else {}
+        else:
+            found[item.key] = _value(item.type, item.text)
+    return json.dumps(found, ensure_ascii=False)
 
 
 def _value(kind: str, text: str) -> Any:

@@ -41,7 +41,7 @@ def _sorted(run: tuple[Message, ...], calls: Sequence[ToolCall]) -> tuple[Messag
 
 
 def _named(message: Message, calls: Sequence[ToolCall], number: int) -> Message:
-    if message.tool is not None:
+    if message.tool:
         return message
     if number > len(calls):
         remedy = "send tool_call_id as the call's id, or the tool's name"

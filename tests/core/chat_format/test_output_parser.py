@@ -27,12 +27,17 @@ END: Pieces = (C, "message", S, E)
 THINK_R: Pieces = ("R", C, "think", S)
 RESPONSE_A: Pieces = (O, "response", S, "A", *END_RESPONSE)
 ARGUMENT: Pieces = (O, 'argument key="x" type="number"', S, "1", C, "argument", S)
+JSON_B: Pieces = (O, 'json type="object"', S, '{"b":2}', C, "json", S)
 TOOLS: Pieces = (O, "tools", S)
 END_TOOLS: Pieces = (C, "tools", S)
 
 
 def call(name: str, *inside: Marker | str) -> Pieces:
     return (O, f'call tool="{name}" index="1"', S, *inside, C, "call", S)
+
+
+def argument(key: str, kind: str, value: str) -> Pieces:
+    return (O, f'argument key="{key}" type="{kind}"', S, value, C, "argument", S)
 
 
 def events(pieces: Iterable[Marker | str], *, is_thinking: bool = True) -> list[Event]:
@@ -99,6 +104,38 @@ SHAPES: dict[str, tuple[Pieces, tuple[str, str, tuple[Call, ...]]]] = {
     "json in a call": (
         (*TOOLS, *call("f", O, 'json type="object"', S, '{"b":2}', C, "json", S), *END),
         ("", "", (Call("f", '{"b":2}'),)),
+    ),
+    "json and arguments in a call": (
+        (*TOOLS, *call("f", *JSON_B, *ARGUMENT), *call("g", *ARGUMENT, *JSON_B), *END),
+        ("", "", (Call("f", '{"b": 2, "x": 1}'), Call("g", '{"x": 1, "b": 2}'))),
+    ),
+    "json that is no object beside an argument": (
+        (*TOOLS, *call("f", O, "json", S, "[1", C, "json", S, *ARGUMENT), *END),
+        ("", "", (F1,)),
+    ),
+    "a type of the schema that the format does not have": (
+        (*TOOLS, *call("f", *argument("x", "integer", "1")), *END),
+        ("", "", (F1,)),
+    ),
+    "an integer that is none": (
+        (*TOOLS, *call("f", *argument("x", "integer", "one")), *END),
+        ("", "", (Call("f", '{"x": "one"}'),)),
+    ),
+    "one key twice": (
+        (*TOOLS, *call("f", *argument("x", "number", "7"), *ARGUMENT), *END),
+        ("", "", (F1,)),
+    ),
+    "a call left open before close(tools)": (
+        (*TOOLS, O, 'call tool="f" index="1"', S, *ARGUMENT, *END_TOOLS, *END),
+        ("", "", (F1,)),
+    ),
+    "a call left open before the next": (
+        (*TOOLS, O, 'call tool="f" index="1"', S, *ARGUMENT, *call("g"), *END_TOOLS, *END),
+        ("", "", (F1, Call("g", "{}"))),
+    ),
+    "a call left open in an argument": (
+        (*TOOLS, O, 'call tool="f" index="1"', S, O, 'argument key="x"', S, "v", *END_TOOLS, *END),
+        ("", "", ()),
     ),
     "marker spelt out": (
         (*THINK_R, O, "response", S, "<|close|>response<|sep|>", *END_RESPONSE, *END),

@@ -74,6 +74,21 @@ def test_a_matched_result_takes_the_name_of_its_call() -> None:
     assert 'role="tool" tool="g" index="1"' in text(answered("", result))
 
 
+@pytest.mark.parametrize("names", [{"name": ""}, {"tool": "", "name": ""}, {"tool": None}])
+def test_a_result_without_id_and_name_takes_the_name_of_the_call_at_its_place(
+    names: dict[str, str | None],
+) -> None:
+    first, second = {"role": "tool", "content": "x", **names}, {"role": "tool", "content": "y"}
+    found = text(answered("", first, second))
+    assert 'tool="f" index="1"<|sep|>x<' in found
+    assert 'tool="g" index="2"<|sep|>y<' in found
+
+
+def test_an_empty_tool_yields_to_the_name_of_a_result() -> None:
+    result = {"role": "tool", "tool": "", "name": "own", "content": "x"}
+    assert 'tool="own" index="1"<|sep|>x<' in text(answered("", result))
+
+
 def test_an_earlier_answer_without_reasoning_keeps_its_empty_channel() -> None:
     messages = [HI, {"role": "assistant", "content": "A", "reasoning_content": " \n"}, HI]
     assert "<|open|>think<|sep|><|close|>think<|sep|>" in text({"messages": messages})

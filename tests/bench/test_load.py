@@ -179,14 +179,15 @@ def test_saturation_is_found_where_more_users_give_no_more() -> None:
 
     def two_at_a_time(asked: Asked) -> Iterator[Step]:
         with seats:
-            time.sleep(0.1)
+            time.sleep(0.2)
         yield from answer(asked)
 
     with running_server(two_at_a_time) as server:
         end = finished(server.url, seeks_saturation=True, num_requests=8, output_tokens=1)
-    assert [stage.concurrency for stage in end.stages] == [1, 2, 4]
-    assert [stage.requests for stage in end.stages] == [8, 16, 32]
-    assert end.notes[-1].startswith("saturation: concurrency 4 gave ")
+    stages = [(stage.concurrency, stage.requests) for stage in end.stages]
+    assert stages[:3] == [(1, 8), (2, 16), (4, 32)]
+    assert len(stages) <= 4  # a busy machine may seem to give more once
+    assert end.notes[-1].startswith(f"saturation: concurrency {stages[-1][0]} gave ")
 
 
 def test_saturation_ends_where_the_service_level_is_broken() -> None:

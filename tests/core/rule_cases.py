@@ -570,8 +570,8 @@ CASES: Final[dict[str, tuple[Case, Case]]] = {
         case(V, container=box(), kind=FileKind.COMPOSE),
     ),
     "container-few-gpus": (
-        case(V, container=box(gpus=4), kind=FileKind.KUBERNETES),
-        case(V, container=box(gpus=8), kind=FileKind.KUBERNETES),
+        case(V, container=box(gpus=4), kind=FileKind.KUBERNETES, nodes=1),
+        case(V, container=box(gpus=8), kind=FileKind.KUBERNETES, nodes=1),
     ),
     "container-memlock": (
         case(V + NIXL, container=box(), kind=FileKind.DOCKER, environment=DS),

@@ -105,7 +105,7 @@ def test_its_document_meets_its_schema_and_tells_the_address(tiny: Path) -> None
         Draft202012Validator(schema("serve-embedded")).validate(document)
         assert said(document["result"]["url"] + "/v1").status_code == 200
     assert document["result"]["memory"]["fits"]
-    assert any("torch, because" in path for path in document["result"]["paths"])
+    assert any("plain torch, as asked" in path for path in document["result"]["paths"])
 
 
 def test_what_does_not_fit_is_refused_with_a_way_out(k31ctl: Run, tiny: Path) -> None:

@@ -34,6 +34,11 @@ def frozen(cls: type[T]) -> type[T]:
     return made
 
 
+def fields_of(value: object) -> dict[str, Any]:
+    """Return the fields of a frozen value by name, as they are: what is inside stays a value."""
+    return {name: getattr(value, name) for name in value.__slots__}  # type: ignore[attr-defined]
+
+
 def _constructor(cls: type) -> Callable[..., None]:
     """Write ``__init__`` for the fields of a class, as ``dataclass`` would."""
     known: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}

@@ -20,6 +20,7 @@ from k31ctl import __version__
 from k31ctl.bench.exchange import Exchange
 from k31ctl.bench.tally import Row
 from k31ctl.errors import InputError
+from k31ctl.values import fields_of
 
 SCHEMA: Final = "k31ctl/bench-record/v1"
 RUN_FILE: Final = "run.json"
@@ -76,8 +77,7 @@ class Record:
         """Write down one request."""
         if self._rows is None:
             return
-        fields = {name: getattr(row, name) for name in Row.__slots__}  # type: ignore[attr-defined]
-        self._rows.write(json.dumps({"stage": self._stage} | fields) + "\n")
+        self._rows.write(json.dumps({"stage": self._stage} | fields_of(row)) + "\n")
 
     def flush(self) -> None:
         """Have the system hold what is written, so that a crash of ours loses nothing of it."""

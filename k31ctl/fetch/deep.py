@@ -26,7 +26,7 @@ from k31ctl.fetch.value_scan import (
     zero_scales,
 )
 from k31ctl.fetch.watch import Watch
-from k31ctl.values import frozen
+from k31ctl.values import fields_of, frozen
 
 BLOCK_BYTES: Final = 4 * 2**20  # a multiple of every element and of every group
 MOST_FINDINGS: Final = 20  # of one kind in one tensor; the last one says how many there are
@@ -96,9 +96,7 @@ def _told_of(folder: Path, files: Sequence[str], *, num_jobs: int) -> Iterator[t
 def _told(folder: Path, file: str) -> _Told:
     """What ``check_file`` returns, as what one process can send to another, and JSON can hold."""
     found = check_file(folder, file)
-    fields = Finding.__slots__  # type: ignore[attr-defined]
-    findings = [{name: getattr(f, name) for name in fields} for f in found.findings]
-    return found.num_tensors, found.num_bytes, findings
+    return found.num_tensors, found.num_bytes, [fields_of(finding) for finding in found.findings]
 
 
 def _finding(fields: dict[str, Any]) -> Finding:

@@ -24,7 +24,7 @@ from typing import Any, Final
 from k31ctl.errors import RefusedError
 from k31ctl.fetch.hub import HubFile
 from k31ctl.fetch.seal import is_sha256, sealed, unsealed
-from k31ctl.values import frozen
+from k31ctl.values import fields_of, frozen
 
 STATE_FOLDER: Final = ".k31ctl"
 _STATE_BYTES: Final = 256
@@ -188,7 +188,7 @@ class Journal:
     def _save(self) -> None:
         with self._lock:
             files = {
-                path: sealed(path, _plain(proof)) for path, proof in sorted(self._proofs.items())
+                path: sealed(path, fields_of(proof)) for path, proof in sorted(self._proofs.items())
             }
             state = {"repo": self.repo, "rate_bytes_per_s": self.rate_bytes_per_s, "files": files}
             replace(self._path, state, sync=True)
@@ -243,10 +243,6 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _plain(proof: Proof) -> dict[str, object]:
-    return {name: getattr(proof, name) for name in Proof.__slots__}  # type: ignore[attr-defined]
 
 
 def _proofs(raw: Any) -> dict[str, Proof]:

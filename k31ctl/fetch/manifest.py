@@ -12,7 +12,7 @@ from k31ctl.fetch.hub import HubFile, Snapshot
 from k31ctl.fetch.journal import replace
 from k31ctl.fetch.licence_text import LicenceText, is_licence
 from k31ctl.fetch.partial_marker import read_record
-from k31ctl.values import frozen
+from k31ctl.values import fields_of, frozen
 
 MANIFEST_NAME: Final = "k31ctl-manifest.json"
 SCHEMA: Final = "k31ctl/manifest/v1"
@@ -132,10 +132,10 @@ def manifest_document(manifest: Manifest) -> dict[str, Any]:
     proven = manifest.proven_against
     return {
         "schema": SCHEMA,
-        **_plain(manifest),
-        "files": [_plain(file) for file in manifest.files],
-        "licence_texts": [_plain(text) for text in manifest.licence_texts],
-        "proven_against": None if proven is None else _plain(proven),
+        **fields_of(manifest),
+        "files": [fields_of(file) for file in manifest.files],
+        "licence_texts": [fields_of(text) for text in manifest.licence_texts],
+        "proven_against": None if proven is None else fields_of(proven),
     }
 
 
@@ -198,7 +198,3 @@ def _authority(raw: Mapping[str, Any]) -> Authority:
     return Authority(
         kind=AuthorityKind(raw["kind"]), source=str(raw["source"]), reason=str(raw["reason"])
     )
-
-
-def _plain(value: object) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__slots__}  # type: ignore[attr-defined]

@@ -71,8 +71,7 @@ class ObjectStore:
     def put(self, path: str, content: bytes) -> None:
         """Write a small file in one request."""
         with self._told(path):
-            if self._fs.protocol in ("file", ("file", "local")):
-                self._fs.makedirs(self._at(path).rpartition("/")[0], exist_ok=True)
+            self._make_folder(path)
             self._fs.pipe_file(self._at(path), content)
 
     @contextmanager
@@ -83,8 +82,7 @@ class ObjectStore:
         """
         part = max(_PART_BYTES, -(-size_bytes // _MOST_PARTS))
         with self._told(path):
-            if self._fs.protocol in ("file", ("file", "local")):
-                self._fs.makedirs(self._at(path).rpartition("/")[0], exist_ok=True)
+            self._make_folder(path)
             stream = self._fs.open(self._at(path), "wb", block_size=part, autocommit=False)
             if getattr(stream, "autocommit", True):
                 stream.close()
@@ -95,6 +93,11 @@ class ObjectStore:
                 held.finish()
             finally:
                 held.drop()
+
+    def _make_folder(self, path: str) -> None:
+        """Make the folder of a file where the store is a disk; a bucket needs none."""
+        if self._fs.protocol in ("file", ("file", "local")):
+            self._fs.makedirs(self._at(path).rpartition("/")[0], exist_ok=True)
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}"

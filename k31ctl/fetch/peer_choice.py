@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -38,29 +39,22 @@ def hub_for(
 
     Raises UsageError for a peer that is the target itself, and for no source at all.
     """
-    timeout_s = min(network.stall_s, 10.0)
-    if not peers:
-        if is_offline:
-            raise UsageError(
-                "without the hub and without a peer there is nothing to fetch from",
-                where="--offline",
-                remedy="name a folder or a URL with --from-peer",
-            )
-        return Hub(
-            endpoints=network.endpoints,
-            token=network.token,
-            stall_s=network.stall_s,
-            timeout_s=timeout_s,
-            max_retries=network.max_retries,
-            on_retry=network.on_retry,
+    if not peers and is_offline:
+        raise UsageError(
+            "without the hub and without a peer there is nothing to fetch from",
+            where="--offline",
+            remedy="name a folder or a URL with --from-peer",
         )
-    return PeerHub(
-        [_peer(spec, network, folder) for spec in peers],
-        is_offline=is_offline,
+    made: Callable[..., Hub] = Hub
+    if peers:
+        made = partial(
+            PeerHub, [_peer(spec, network, folder) for spec in peers], is_offline=is_offline
+        )
+    return made(
         endpoints=network.endpoints,
         token=network.token,
         stall_s=network.stall_s,
-        timeout_s=timeout_s,
+        timeout_s=min(network.stall_s, 10.0),
         max_retries=network.max_retries,
         on_retry=network.on_retry,
     )

@@ -9,7 +9,7 @@ from k31ctl.errors import RefusedError
 from k31ctl.fetch.hub import HubFile
 from k31ctl.fetch.object_store import ObjectStore, StoredFile
 from k31ctl.fetch.seal import is_sha256, sealed, unsealed
-from k31ctl.values import frozen
+from k31ctl.values import fields_of, frozen
 
 _NAME: Final = ".k31ctl/journal.json"
 _SCHEMA: Final = "k31ctl/store-journal/v1"
@@ -98,8 +98,7 @@ def _read(store: ObjectStore) -> dict[str, Any]:
 
 
 def _plain(proof: StoreProof) -> dict[str, Any]:
-    plain = {name: getattr(proof, name) for name in StoreProof.__slots__}  # type: ignore[attr-defined]
-    return plain | {"sources": list(proof.sources)}
+    return fields_of(proof) | {"sources": list(proof.sources)}
 
 
 def _proofs(raw: Any) -> dict[str, StoreProof]:

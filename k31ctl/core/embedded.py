@@ -22,13 +22,12 @@ from k31ctl.core.kv_cache import (
 from k31ctl.core.memory import activation_line
 from k31ctl.core.model import LinearAttention, Model, SparseLatentAttention
 from k31ctl.core.tensors import Group, TensorTemplate
+from k31ctl.core.vision import WORST_IMAGE, image_tokens
 from k31ctl.values import frozen
 
 _BF16_BYTES: Final = 2
 _FLOAT32_BYTES: Final = 4
-# An image of the most tokens, and what each of its patches takes while it is encoded, measured at
-# the released width in float32.
-_MOST_IMAGE_TOKENS: Final = 16_817
+# What a patch of an image takes while it is encoded, measured at the released width in float32.
 _PATCH_BYTES: Final = 55_000
 _PATCH_MEASURED_AT: Final = 1024 * _FLOAT32_BYTES
 _SIGHT: Final = (Group.VISION, Group.PROJECTOR)
@@ -244,7 +243,9 @@ def _vision_lines(model: Model, held: Held, load: Load) -> list[Line]:
     vision = model.vision
     if not held.with_vision or vision is None:
         return []
-    patches = min(_MOST_IMAGE_TOKENS, load.max_model_len) * vision.merge_height * vision.merge_width
+    width, height = WORST_IMAGE
+    most = image_tokens(vision, width=width, height=height).num_tokens
+    patches = min(most, load.max_model_len) * vision.merge_height * vision.merge_width
     patch_bytes = _PATCH_BYTES * vision.hidden_size * held.element_bytes // _PATCH_MEASURED_AT
     image = Line(
         key="image_bytes",

@@ -100,7 +100,7 @@ class Cache:
         pages = self._pages[slot]
         if end > len(pages) * PAGE_TOKENS:
             raise ValueError(f"the sequence was opened for {len(pages) * PAGE_TOKENS} tokens")
-        if all(after == before + 1 for before, after in pairwise(pages)):
+        if pages[-1] - pages[0] == len(pages) - 1:  # they ascend
             start = pages[0] * PAGE_TOKENS
             return slice(start + begin, start + end)
         position = torch.arange(begin, end, device=self.device)

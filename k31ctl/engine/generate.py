@@ -68,11 +68,16 @@ class _Running:
     num_done: int = 0
     said: list[int] = field(default_factory=list)
 
-    def pending(self) -> tuple[int, ...]:
-        """Tokens that the model has not seen yet."""
+    @property
+    def num_pending(self) -> int:
+        """How many tokens the model has not seen yet."""
+        return len(self.request.tokens) + len(self.said) - self.num_done
+
+    def pending(self, most: int) -> tuple[int, ...]:
+        """The next of them, so many at most."""
         num_prompt = len(self.request.tokens)
         if self.num_done < num_prompt:
-            return self.request.tokens[self.num_done :]
+            return self.request.tokens[self.num_done : self.num_done + most]
         return tuple(self.said[self.num_done - num_prompt :])
 
 
@@ -167,7 +172,7 @@ class Generation:
         told: list[Said | Failed] = []
         for (running, tokens), logits_V in zip(batch, logits_SV, strict=True):
             running.num_done += len(tokens)
-            if running.pending():
+            if running.num_pending:
                 continue
             try:
                 told.append(self._say(running, logits_V))
@@ -225,13 +230,12 @@ class Generation:
 
     def _batch(self) -> list[tuple[_Running, tuple[int, ...]]]:
         """Everyone who waits for one token, then prompts up to the piece, oldest first."""
-        ready = sorted(self._running.values(), key=lambda running: len(running.pending()) > 1)
+        ready = sorted(self._running.values(), key=lambda running: running.num_pending > 1)
         batch, room = [], self._piece_tokens
         for running in ready:
-            tokens = running.pending()
-            if len(tokens) > 1:
-                tokens = tokens[:room]
-                room -= len(tokens)
+            is_piece = running.num_pending > 1
+            tokens = running.pending(room if is_piece else 1)
+            room -= len(tokens) if is_piece else 0
             if tokens:
                 batch.append((running, tokens))
         # Slots in order, so that the state of neighbours is updated in place.

@@ -9,6 +9,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from k31ctl.engine.ranking import in_order
 from k31ctl.values import frozen
 
 # Below the smallest normal number, quotients overflow or depend on the processor's settings.
@@ -64,11 +65,14 @@ def kept(logits_V: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
     The temperature first, then the best ``top_k``, of those the fewest that hold ``top_p``, of
     those all that reach ``min_p`` times the largest. At least one is left.
     """
-    order = logits_V.argsort(descending=True, stable=True)
+    if sampling.top_k:
+        order = in_order(logits_V[None], min(sampling.top_k, len(logits_V)))[0]
+    else:
+        order = logits_V.argsort(descending=True, stable=True)
     # The largest becomes 0 first, so that no quotient is above it and none overflows upwards.
     p = ((logits_V - logits_V.max()) / sampling.temperature).softmax(-1)[order]
     if sampling.top_k:
-        p = p[: sampling.top_k] / p[: sampling.top_k].sum()
+        p = p / p.sum()
     if sampling.top_p < 1:
         p = p[: max(1, int((p.cumsum(0) - p < sampling.top_p).sum()))]
     if sampling.min_p > 0:
@@ -79,6 +83,6 @@ def kept(logits_V: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
 def likelihood(logits_V: Tensor, token: int, *, num_top: int) -> Likelihood:
     """How likely a token was, and the ``num_top`` likeliest, largest first."""
     logprobs = logits_V.detach().to("cpu", torch.float64).log_softmax(-1)
-    best = logprobs.argsort(descending=True, stable=True)[:num_top].tolist()
+    best = in_order(logprobs[None], min(num_top, len(logprobs)))[0].tolist() if num_top else []
     top = tuple((each, float(logprobs[each])) for each in best)
     return Likelihood(token=token, logprob=float(logprobs[token]), top=top)

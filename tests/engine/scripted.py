@@ -64,10 +64,6 @@ class ScriptedGenerator:
         self.num_generated = 0
         self.seen: deque[Generation] = deque(maxlen=4)
 
-    @property
-    def max_model_tokens(self) -> int:
-        return CONTEXT
-
     async def generate(self, work: Generation) -> AsyncGenerator[GeneratedToken, None]:
         self.seen.append(work)
         self._num_waiting += 1
@@ -154,7 +150,7 @@ class ScriptedStepper:
 
 @contextmanager
 def stepped(stepper: ScriptedStepper) -> Iterator[SteppedGenerator]:
-    generator = SteppedGenerator(stepper, max_model_tokens=CONTEXT)
+    generator = SteppedGenerator(stepper)
     try:
         yield generator
     finally:

@@ -4,6 +4,7 @@ Nothing here imports Triton: a kernel's own file does, once it is known to be us
 """
 
 import os
+from functools import cache
 from importlib.util import find_spec
 
 from k31ctl.engine.tensors import Kernels, Target
@@ -43,9 +44,15 @@ def choice(target: Target) -> Choice:
     return Choice(uses_triton=False, because=f"plain torch, because {lacks}")
 
 
+@cache
+def _is_installed() -> bool:
+    """Whether Triton is here; every activation asks, and looking for a package takes long."""
+    return find_spec("triton") is not None
+
+
 def _lacks(target: Target) -> str | None:
     """What is missing for Triton; on a CPU it is interpreted for tests alone, when told to."""
-    if find_spec("triton") is None:
+    if not _is_installed():
         return "triton is not installed (pip install 'k31ctl[kernels]')"
     is_asked = target.kernels is Kernels.TRITON and os.environ.get(_INTERPRETED) == "1"
     if target.device.type != "cuda" and not is_asked:

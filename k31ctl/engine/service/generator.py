@@ -63,10 +63,6 @@ class GenerationStoppedError(GenerationError):
 class Generator(Protocol):
     """A model that serves many requests at a time."""
 
-    @property
-    def max_model_tokens(self) -> int:
-        """Most tokens of a prompt and its answer together."""
-
     def generate(self, work: Generation) -> AsyncGenerator[GeneratedToken, None]:
         """Yield tokens up to and with the first of ``stop_ids``, or ``max_tokens`` of them.
 

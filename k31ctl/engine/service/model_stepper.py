@@ -101,7 +101,7 @@ def opened(
     most = min(num_tokens, config.max_tokens)
     sizes = None if vision is None else vision.shape.sizes
     served = ServedModel(name=name, tokenizer=tokenizer, vision=sizes, max_model_tokens=most)
-    return served, SteppedGenerator(ModelStepper(requests), max_model_tokens=most)
+    return served, SteppedGenerator(ModelStepper(requests))
 
 
 def _vision(folder: Path, target: Target, tokenizer: Tokenizer) -> VisionEncoder | None:

@@ -69,8 +69,8 @@ class _Job:
 class SteppedGenerator:
     """Runs a stepper for as long as there is work; to be closed at the end."""
 
-    def __init__(self, stepper: Stepper, *, max_model_tokens: int) -> None:
-        self._stepper, self._max_model_tokens = stepper, max_model_tokens
+    def __init__(self, stepper: Stepper) -> None:
+        self._stepper = stepper
         self._numbers = itertools.count()
         self._jobs: dict[int, _Job] = {}
         self._orders: deque[Callable[[], None]] = deque()
@@ -79,11 +79,6 @@ class SteppedGenerator:
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
         self._thread.start()
-
-    @property
-    def max_model_tokens(self) -> int:
-        """Most tokens of a prompt and its answer together."""
-        return self._max_model_tokens
 
     def load(self) -> Load:
         """What is in use now."""

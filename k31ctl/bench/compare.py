@@ -80,12 +80,6 @@ class Compared:
     p: float | None
     detectable: float | None
     verdict: Verdict | None
-    more_is_better: bool
-
-    @property
-    def is_worse(self) -> bool:
-        """Whether the change is for the worse, beyond noise or not."""
-        return self.change.change != 0 and (self.change.change < 0) == self.more_is_better
 
 
 @frozen
@@ -258,7 +252,6 @@ def _compared(
         p=p,
         detectable=told,
         verdict=_verdict(change, p, at_least, more_is_better) if is_judged else None,
-        more_is_better=more_is_better,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Final
 _SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
 _BLOCK: Final = 16  # pixels at the side of a piece of the mosaic
 _COLOURS: Final = 256
-_EIGHT_BITS, _PALETTE = 8, 3
+_EIGHT_BITS, _TRUE_COLOUR, _PALETTE = 8, 2, 3
 _MOST_SIDE: Final = 16_384
 
 
@@ -24,8 +24,7 @@ class Images:
         if not (0 < width <= _MOST_SIDE and 0 < height <= _MOST_SIDE):
             raise ValueError(f"an image is from 1 to {_MOST_SIDE} pixels wide and high")
         self._seed = seed
-        header = struct.pack(">IIBBBBB", width, height, _EIGHT_BITS, _PALETTE, 0, 0, 0)
-        self._head = _SIGNATURE + _chunk(b"IHDR", header)
+        self._head = _begun(width, height, _PALETTE)
         self._tail = _chunk(b"IDAT", _mosaic(Random(seed), width, height)) + _chunk(b"IEND", b"")
 
     def png(self, number: int) -> bytes:
@@ -37,6 +36,17 @@ class Images:
         """Return an image as a part of a message."""
         url = f"data:image/png;base64,{b64encode(self.png(number)).decode()}"
         return {"type": "image_url", "image_url": {"url": url}}
+
+
+def square(side: int, colour: bytes) -> bytes:
+    """Return the PNG file of a square of one colour, of three bytes."""
+    rows = zlib.compress((b"\0" + colour * side) * side, 9)
+    return _begun(side, side, _TRUE_COLOUR) + _chunk(b"IDAT", rows) + _chunk(b"IEND", b"")
+
+
+def _begun(width: int, height: int, kind: int) -> bytes:
+    header = struct.pack(">IIBBBBB", width, height, _EIGHT_BITS, kind, 0, 0, 0)
+    return _SIGNATURE + _chunk(b"IHDR", header)
 
 
 def _mosaic(random: Random, width: int, height: int) -> bytes:

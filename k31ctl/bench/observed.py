@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from k31ctl.bench.record import SCHEMA as RECORD_SCHEMA
-from k31ctl.bench.result import Spread, StageResult
+from k31ctl.bench.record import plain
+from k31ctl.bench.result import StageResult
 from k31ctl.core.observed import E2E, ITL, OUTPUT, TOTAL, TPOT, TTFT, Observed, Sums, observed
 from k31ctl.errors import InputError
 from k31ctl.values import frozen
@@ -34,32 +35,7 @@ class Run:
 
 def observed_stage(stage: StageResult, *, run: str) -> Observed:
     """A stage that was just measured."""
-    told = stage.server_metrics
-
-    def mean(spread: Spread | None) -> float | None:
-        return None if spread is None else spread.mean
-
-    return observed(
-        run=run,
-        name=stage.name,
-        concurrency=stage.concurrency,
-        rate_per_s=stage.rate,
-        requests=stage.requests,
-        completed=stage.completed,
-        tokens=Sums(
-            prompt=stage.tokens.prompt, cached=stage.tokens.cached, output=stage.tokens.output
-        ),
-        measured={
-            TTFT: mean(stage.ttft_s),
-            ITL: None if stage.itl_token_s is None else stage.itl_token_s.p50,
-            TPOT: mean(stage.tpot_s),
-            E2E: mean(stage.e2e_s),
-            OUTPUT: stage.output_tok_s,
-            TOTAL: stage.total_tok_s,
-        },
-        queue_s=None if told is None else told.queue_mean_s,
-        is_valid=stage.client.is_valid,
-    )
+    return _stage(plain(stage), run)
 
 
 def read_run(path: Path) -> Run:

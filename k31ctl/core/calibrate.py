@@ -47,12 +47,8 @@ class FittedFigure:
 
 @frozen
 class Calibrated:
-    """``parameters`` hold all of ours with the fitted ones in place; ``changed`` names those.
+    """``parameters`` hold all of ours with the fitted ones in place; ``changed`` names those."""
 
-    ``before`` are the parameters that the fit started from.
-    """
-
-    before: SpeedParameters
     parameters: SpeedParameters
     calibration: Calibration
     changed: tuple[Name, ...]
@@ -81,7 +77,8 @@ def calibrate(
     possible = grid(_distinct(runs), every)
     names = touched(parameters, [*every, *possible])
     fit = robust_fit(parameters, names, every)
-    lacking = missing(fit, parameters, possible)
+    found = groups(fit, parameters, possible)
+    lacking = missing(fit, parameters, possible, found)
     if lacking:
         raise _refused(lacking, runs)
     figures = _figures(fit, parameters)
@@ -107,11 +104,10 @@ def calibrate(
         covariance=tuple(tuple(row[: i + 1]) for i, row in enumerate(fit.covariance)),
     )
     return Calibrated(
-        before=parameters,
         parameters=_settled(fit, parameters, calibration),
         calibration=calibration,
         changed=fit.names,
-        groups=tuple(groups(fit, parameters, possible)),
+        groups=tuple(found),
         figures=figures,
     )
 

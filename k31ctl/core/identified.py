@@ -33,7 +33,6 @@ class Group:
     """Parameters that no load of the grid tells apart, with the spread of their joint effect."""
 
     names: tuple[Name, ...]
-    shares: tuple[float, ...]
     matters: float
     before: float
     after: float
@@ -54,9 +53,7 @@ class Missing:
     """A group that is not identified, and the smallest load that would tell enough of it."""
 
     group: Group
-    deployment: str
     load: Workload
-    then: float
 
 
 def grid(deployments: Sequence[Deployed], measured: Sequence[Lesson]) -> list[Lesson]:
@@ -95,7 +92,6 @@ def groups(fit: Fit, before: SpeedParameters, possible: Sequence[Lesson]) -> lis
     found = [
         Group(
             names=tuple(fit.names[i] for i in own),
-            shares=_shares(columns, own),
             matters=max(abs(sum(row.slopes[i] for i in own)) for row in fit.rows),
             before=_joint(prior, columns, own),
             after=_joint(fit.covariance, columns, own),
@@ -105,41 +101,35 @@ def groups(fit: Fit, before: SpeedParameters, possible: Sequence[Lesson]) -> lis
     return sorted(found, key=lambda group: -group.matters)
 
 
-def missing(fit: Fit, before: SpeedParameters, possible: Sequence[Lesson]) -> list[Missing]:
-    """Groups that matter and are not known, each with the load to measure for it."""
-    known = [prior_spread(before, name) for name in fit.names]
-    columns = _columns(fit, possible)
-    unknown = [g for g in groups(fit, before, possible) if g.matters >= MATTERS]
-    unknown = [group for group in unknown if not group.is_identified]
+def missing(
+    fit: Fit, before: SpeedParameters, possible: Sequence[Lesson], found: Sequence[Group]
+) -> list[Missing]:
+    """The found groups that matter and are not known, each with the load to measure for it."""
+    unknown = [group for group in found if group.matters >= MATTERS and not group.is_identified]
     if not unknown:
         return []
-    weights = [1 / fit.spreads[row.figure] ** 2 for row in fit.rows]
+    known = [prior_spread(before, name) for name in fit.names]
+    columns = _columns(fit, possible)
+    weights = _even(fit, fit.rows)
     after = [
         (lesson, inverse(information([*fit.rows, *new], [*weights, *_even(fit, new)], known)))
         for lesson in possible
         if (new := _possible_rows(fit, lesson))
     ]
-    found = []
+    lacking = []
     for group in unknown:
         own = [fit.names.index(name) for name in group.names]
-        then, lesson = _best(group, [(_joint(matrix, columns, own), at) for at, matrix in after])
-        found.append(
-            Missing(
-                group=group,
-                deployment=lesson.deployed.named,
-                load=lesson.load,
-                then=then,
-            )
-        )
-    return found
+        load = _best(group, [(_joint(matrix, columns, own), at.load) for at, matrix in after])
+        lacking.append(Missing(group=group, load=load))
+    return lacking
 
 
-def _best(group: Group, after: Sequence[tuple[float, Lesson]]) -> tuple[float, Lesson]:
+def _best(group: Group, after: Sequence[tuple[float, Workload]]) -> Workload:
     """The smallest load that is enough; the one that tells most where none is."""
-    enough = [pair for pair in after if pair[0] <= group.enough]
+    enough = [load for spread, load in after if spread <= group.enough]
     if enough:
-        return min(enough, key=lambda pair: _tokens(pair[1].load))
-    return min(after, key=lambda pair: (pair[0], _tokens(pair[1].load)))
+        return min(enough, key=_tokens)
+    return min(after, key=lambda pair: (pair[0], _tokens(pair[1])))[1]
 
 
 def _tokens(load: Workload) -> int:

@@ -62,14 +62,13 @@ def show_bench(
     }
     if held is not None:
         result["against"] = against_document(held, plan_notes)
-    page = _page(finished, inputs, plan) if targets.html else ""
     measured = _measured(finished, held)
     is_free = targets.write(
         {
-            "html": page,
-            "csv": csv_text(finished.stages),
-            "markdown": bench_markdown(finished, gates, measured, found, regressed),
-            "junit": junit_text(
+            "html": lambda: _page(finished, inputs, plan),
+            "csv": lambda: csv_text(finished.stages),
+            "markdown": lambda: bench_markdown(finished, gates, measured, found, regressed),
+            "junit": lambda: junit_text(
                 "k31ctl bench", bench_cases(finished, gates, measured, found, regressed)
             ),
         }

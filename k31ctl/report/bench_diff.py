@@ -18,13 +18,13 @@ from k31ctl.report.bench_diff_text import (
     how,
     interval_text,
     judged,
-    percent,
     shown,
     value,
 )
 from k31ctl.report.bench_targets import Targets
 from k31ctl.report.envelope import envelope, plain
 from k31ctl.report.junit import Case, junit_text
+from k31ctl.units import percent
 
 
 def show_diff(
@@ -39,9 +39,9 @@ def show_diff(
     targets.require_one(as_json=as_json)
     is_free = targets.write(
         {
-            "csv": diff_csv(found),
-            "markdown": diff_markdown(found, regressions),
-            "junit": junit_text("k31ctl bench diff", list(diff_cases(found, regressions))),
+            "csv": lambda: diff_csv(found),
+            "markdown": lambda: diff_markdown(found, regressions),
+            "junit": lambda: junit_text("k31ctl bench diff", list(diff_cases(found, regressions))),
         }
     )
     if as_json:

@@ -8,6 +8,7 @@ from k31ctl.bench.compare import ALPHA, JUDGED, Compared, ComparedStage, Compari
 from k31ctl.bench.past import FAILED
 from k31ctl.core.noise import Change
 from k31ctl.report.lines import folded, printable
+from k31ctl.units import percent
 
 NAMES: Final = {
     "request_rate": "requests/s",
@@ -94,11 +95,6 @@ def shown(metric: str, figure: float) -> str:
     if metric == FAILED:
         return f"{figure * 100:.3g}"
     return f"{figure * 1e3:,.4g}" if "." in metric else f"{figure:,.5g}"
-
-
-def percent(share: float) -> str:
-    """Return a share as percent, without trailing zeros."""
-    return f"{share * 100:.3g} %"
 
 
 def change_text(metric: str, share: float | None) -> str:

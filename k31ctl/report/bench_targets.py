@@ -1,6 +1,6 @@
 """Where a measurement goes beside the terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from k31ctl.errors import UsageError
@@ -27,8 +27,8 @@ class Targets:
                 remedy="give each of them its own file",
             )
 
-    def write(self, texts: Mapping[str, str]) -> bool:
-        """Write what is asked for; returns whether standard output is still free."""
+    def write(self, texts: Mapping[str, Callable[[], str]]) -> bool:
+        """Make and write what is asked for; returns whether standard output is still free."""
         paths = {name: getattr(self, name) for name in texts}
-        write_all({path: texts[name] for name, path in paths.items() if path is not None})
+        write_all({path: texts[name]() for name, path in paths.items() if path is not None})
         return STANDARD_OUTPUT not in paths.values()

@@ -2,18 +2,19 @@
 
 import base64
 import json
-import struct
 import threading
 import time
-import zlib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from math import nan
 from typing import Any, Final
 
 import httpx
 import uvicorn
 
+from k31ctl.bench.images import square
+from k31ctl.bench.prometheus import parse_metrics
 from k31ctl.core.ladder import Measure, measure
 from k31ctl.core.vision import image_tokens
 from k31ctl.engine.service.app import Service
@@ -59,6 +60,7 @@ _TALK: Final = (
     {"role": "tool", "tool_call_id": "get_weather:0", "content": "rain"},
 )
 _SIDE: Final = 56
+_RED: Final = b"\xff\0\0"
 
 
 def service(session: Session) -> Found:
@@ -206,14 +208,13 @@ def _leaves(client: httpx.Client) -> list[str]:
 
 
 def _gauges(client: httpx.Client) -> dict[str, float]:
-    lines = client.get("/metrics").text.splitlines()
-    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-    return {name: float(values.get(f"k31ctl:{name}", "nan")) for name in _GAUGES}
+    values = parse_metrics(client.get("/metrics").text)
+    return {name: values.get(f"k31ctl:{name}", nan) for name in _GAUGES}
 
 
 def _image(client: httpx.Client, served: ServedModel) -> tuple[list[str], tuple[str, ...]]:
     """An image costs what its size says; skipped where the engine computes text alone."""
-    url = "data:image/png;base64," + base64.b64encode(red_square(_SIDE)).decode()
+    url = "data:image/png;base64," + base64.b64encode(square(_SIDE, _RED)).decode()
     text = {"type": "text", "text": "What colour is this?"}
     parts = [{"type": "image_url", "image_url": {"url": url}}, text]
     sent = {"messages": [{"role": "user", "content": parts}], "max_tokens": 4}
@@ -230,17 +231,3 @@ def _image(client: httpx.Client, served: ServedModel) -> tuple[list[str], tuple[
     if cost < least:
         return [f"an image of {_SIDE} x {_SIDE} adds {cost} tokens, not {least}"], ()
     return [], (f"image: {_SIDE} x {_SIDE} adds {cost} tokens with its markers",)
-
-
-def red_square(side: int) -> bytes:
-    """A PNG of one colour."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        body = kind + data
-        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
-
-    head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    rows = (b"\0" + b"\xff\0\0" * side) * side
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        (chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
-    )

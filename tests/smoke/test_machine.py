@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k31ctl.bench.images import square
 from k31ctl.core.ladder import Measure, Status, Step
 from k31ctl.smoke.task import Task, read_step, read_task, step_line, task_line
 
@@ -14,7 +15,6 @@ torch = pytest.importorskip("torch", reason="the extra engine is not installed")
 from k31ctl.smoke import reference  # noqa: E402
 from k31ctl.smoke.device_step import relative  # noqa: E402
 from k31ctl.smoke.identity_step import built_for  # noqa: E402
-from k31ctl.smoke.service_step import red_square  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,6 @@ def test_an_error_that_is_no_number_is_not_taken_for_a_small_one() -> None:
 def test_the_picture_that_is_sent_is_one(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image", reason="the extra engine is not installed")
     path = tmp_path / "red.png"
-    path.write_bytes(red_square(56))
+    path.write_bytes(square(56, b"\xff\0\0"))
     with image.open(path) as picture:
         assert (picture.size, picture.getpixel((55, 55))) == ((56, 56), (255, 0, 0))

@@ -1,9 +1,9 @@
 """One picture as a data URL, and what it costs in tokens."""
 
 import base64
-import struct
-import zlib
 from typing import Final
+
+from k31ctl.bench.images import square
 
 SIDE: Final = 512
 COLOUR: Final = "red"
@@ -15,17 +15,5 @@ _RED: Final = b"\xe0\x10\x10"
 
 def picture_url() -> str:
     """A PNG of one colour."""
-    row = b"\x00" + _RED * SIDE
-    header = struct.pack(">IIBBBBB", SIDE, SIDE, 8, 2, 0, 0, 0)
-    content = (
-        b"\x89PNG\r\n\x1a\n"
-        + _chunk(b"IHDR", header)
-        + _chunk(b"IDAT", zlib.compress(row * SIDE, 9))
-        + _chunk(b"IEND", b"")
-    )
-    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    check = zlib.crc32(kind + data)
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", check)
+    content = base64.b64encode(square(SIDE, _RED)).decode()
+    return f"data:image/png;base64,{content}"

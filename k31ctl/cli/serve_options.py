@@ -1,7 +1,7 @@
 """The options of ``serve``, and how they become what is asked of a launch."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -10,7 +10,6 @@ from k31ctl.cli.options import said
 from k31ctl.errors import UsageError
 from k31ctl.serve.asked import Aim, Place, Target
 
-_MOST_HOSTS: Final = 512
 _LAUNCH = "Launch"
 _NODES = "Nodes"
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from k31ctl.core.figure import Basis, merged
 from k31ctl.core.model import Model
-from k31ctl.core.tallies import once_per_model
+from k31ctl.core.tallies import once_per_object
 from k31ctl.core.tensors import Group, TensorTemplate
 from k31ctl.values import frozen
 
@@ -55,7 +55,7 @@ def ledger(templates: Sequence[TensorTemplate]) -> tuple[GroupTotal, ...]:
     return tuple(found)
 
 
-@once_per_model
+@once_per_object
 def inventory(model: Model) -> Inventory:
     """The model's tensors in numbers, held against the published totals where there are any."""
     groups = ledger(model.templates)

@@ -11,26 +11,27 @@ from k31ctl.core.tensors import Group, Place, Shard, TensorTemplate
 from k31ctl.values import frozen
 
 T = TypeVar("T")
+K = TypeVar("K")
 
-MOST_MODELS: Final = 8
+MOST_KEPT: Final = 8
 DIVIDED: Final[tuple[Shard, ...]] = tuple(shard for shard in Shard if shard is not Shard.EXPERT)
 
 
-def once_per_model(compute: Callable[[Model], T]) -> Callable[[Model], T]:
-    """Remember what was computed for the last few models.
+def once_per_object(compute: Callable[[K], T]) -> Callable[[K], T]:
+    """Remember what was computed for the last few objects, such as models.
 
-    Models are told apart by identity: comparing or hashing one walks all of its layers.
+    They are told apart by identity: comparing or hashing a model walks all of its layers.
     """
-    found: OrderedDict[int, tuple[Model, T]] = OrderedDict()
+    found: OrderedDict[int, tuple[K, T]] = OrderedDict()
 
     @wraps(compute)
-    def remembered(model: Model) -> T:
-        known = found.get(id(model))
+    def remembered(key: K) -> T:
+        known = found.get(id(key))
         if known is None:
-            known = (model, compute(model))
-            # The model is kept beside its value, so that its identity cannot be given away.
-            found[id(model)] = known
-            if len(found) > MOST_MODELS:
+            known = (key, compute(key))
+            # The object is kept beside its value, so that its identity cannot be given away.
+            found[id(key)] = known
+            if len(found) > MOST_KEPT:
                 found.popitem(last=False)
         return known[1]
 
@@ -135,7 +136,7 @@ class Tallies:
         )
 
 
-@once_per_model
+@once_per_object
 def tallies(model: Model) -> Tallies:
     """The sums of a model."""
     linear = [i for i, mixer in enumerate(model.mixers) if isinstance(mixer, LinearAttention)]

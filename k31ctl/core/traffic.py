@@ -8,7 +8,7 @@ from k31ctl.core.draft import Draft
 from k31ctl.core.engine import Engine
 from k31ctl.core.layout import Layout
 from k31ctl.core.model import Model
-from k31ctl.core.tallies import Family, once_per_model, tallies
+from k31ctl.core.tallies import Family, once_per_object, tallies
 from k31ctl.core.tensors import Group
 from k31ctl.core.weights import all_ways, expert_layers, expert_width_on_rank
 from k31ctl.values import frozen
@@ -129,7 +129,7 @@ def traffic(
     )
 
 
-@once_per_model
+@once_per_object
 def _vision_params(model: Model) -> float:
     vision = (Group.VISION, Group.PROJECTOR)
     return float(sum(t.num_tensors * t.params for t in model.templates if t.group in vision))

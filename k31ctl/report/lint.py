@@ -204,7 +204,7 @@ def _file_text(file: LintedFile, written: Sequence[str]) -> list[str]:
         lines += _finding_text(finding)
     if not file.findings:
         lines.append(f"{file.name}: nothing wrong found")
-    lines += _diff(file, is_written=file.name in written)
+    lines += _diff(file)
     for note in file.notes:
         lines += _folded(note, first="note  ", rest="      ")
     if file.findings:
@@ -220,7 +220,7 @@ def _finding_text(finding: Finding) -> list[str]:
     return lines
 
 
-def _diff(file: LintedFile, *, is_written: bool) -> list[str]:
+def _diff(file: LintedFile) -> list[str]:
     """What --fix changes in the file, and the corrected commands that it cannot write."""
     lines: list[str] = []
     if file.source is not None and file.fixed is not None:

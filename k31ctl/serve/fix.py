@@ -27,11 +27,10 @@ class Edit:
 
 @frozen
 class Fixed:
-    """A file's text with every certain change made, how many those were, and how many were not."""
+    """A file's text with every certain change made, and how many those were."""
 
     text: str
     num_made: int
-    num_left: int
 
 
 def corrected_words(linted: Linted) -> tuple[str, ...]:
@@ -55,7 +54,7 @@ def corrected_words(linted: Linted) -> tuple[str, ...]:
 def fixed(source: Source, linted: Sequence[Linted]) -> Fixed:
     """Return the file with the changes that are certain; one place is changed once."""
     edits: list[Edit] = []
-    made, left, seen = 0, 0, set[str]()
+    made, seen = 0, set[str]()
     for each in linted:
         for finding in each.findings:
             if finding.change is None:
@@ -66,14 +65,13 @@ def fixed(source: Source, linted: Sequence[Linted]) -> Fixed:
             seen.add(key)
             wanted = _edits(finding.change, each.found, source)
             if wanted is None or _clash(wanted, edits):
-                left += 1
                 continue
             edits += [edit for edit in wanted if edit not in edits]
             made += 1
     text = source.text
     for edit in sorted(edits, key=lambda e: (e.start, e.end), reverse=True):
         text = text[: edit.start] + edit.text + text[edit.end :]
-    return Fixed(text=text, num_made=made, num_left=left)
+    return Fixed(text=text, num_made=made)
 
 
 def _changes(findings: Iterable[Finding]) -> list[Change]:

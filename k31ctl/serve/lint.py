@@ -120,7 +120,6 @@ def _context(
         version=version,
         kind=found.kind,
         model=model,
-        model_name=launch.model,
         node=_node(store, asked, notes),
         nodes=0,
         engine=_engine(store, launch.engine, flags),

@@ -37,18 +37,18 @@ def basic_settings(ledger: Ledger, gathered: Gathered) -> None:
     source = gathered.parser
     engine, model = gathered.engine.engine, gathered.model
 
-    def put(flag: str, value: object, reason: str) -> None:
-        ledger.put(flag, value, reason, source=source, standing=Standing.DERIVED)
+    def put(flag: str, value: object) -> None:
+        ledger.put(flag, value, flag_reason(flag), source=source, standing=Standing.DERIVED)
 
-    put("--trust-remote-code", True, "tokenizer and processor come from the checkpoint's own code")
+    put("--trust-remote-code", True)
     parser = _PARSERS.get(model.architecture)
     if parser is None and model.id.startswith(_KIMI_K2):
         parser = "kimi_k2"
     if parser is not None and engine != "tokenspeed":
-        put("--tool-call-parser", parser, "turns the model's tool markers into tool_calls")
-        put("--reasoning-parser", parser, "keeps the thinking apart from the answer")
+        put("--tool-call-parser", parser)
+        put("--reasoning-parser", parser)
         if engine == "vllm":
-            put("--enable-auto-tool-choice", True, "lets the model decide when to call a tool")
+            put("--enable-auto-tool-choice", True)
     if engine == "tokenspeed" and model.architecture.startswith("KimiK3"):
         for flag, value in _TOKENSPEED_ALWAYS.items():
             ledger.put(

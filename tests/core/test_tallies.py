@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from k31ctl.core.layout import stage_bounds
 from k31ctl.core.model import Model
-from k31ctl.core.tallies import DIVIDED, MOST_MODELS, once_per_model, tallies
+from k31ctl.core.tallies import DIVIDED, MOST_KEPT, once_per_object, tallies
 from k31ctl.core.tensors import Group, Place, Shard, TensorTemplate
 from tests.core.deployments import model, planned
 
@@ -65,7 +65,7 @@ def test_running_counts_are_those_of_the_layers(model_id: str) -> None:
 def test_a_model_is_computed_once_and_the_oldest_is_forgotten() -> None:
     asked = []
 
-    @once_per_model
+    @once_per_object
     def name(found: Model) -> str:
         asked.append(found.id)
         return found.id
@@ -73,7 +73,7 @@ def test_a_model_is_computed_once_and_the_oldest_is_forgotten() -> None:
     first = model("kimi-k3")
     assert (name(first), name(first)) == ("kimi-k3", "kimi-k3")
     assert asked == ["kimi-k3"]
-    others = [replace(first, id=f"model-{i}") for i in range(MOST_MODELS)]
+    others = [replace(first, id=f"model-{i}") for i in range(MOST_KEPT)]
     assert [name(other) for other in others] == [other.id for other in others]
     assert name(first) == "kimi-k3"
     assert asked.count("kimi-k3") == 2

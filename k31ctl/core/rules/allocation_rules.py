@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from k31ctl.core.finding import Severity
-from k31ctl.core.rules.context import FileKind, LaunchContext
-from k31ctl.core.rules.node_rules import ranks_of_command
+from k31ctl.core.rules.context import SIZE_FLAGS, FileKind, LaunchContext
+from k31ctl.core.rules.node_rules import ranks_of_command, starts_one_each
 from k31ctl.core.rules.rule import NOTHING, Hit, Rule, hit
 from k31ctl.units import show_bytes
 
@@ -16,15 +16,6 @@ _VISIBLE: Final = (
     "ROCR_VISIBLE_DEVICES",
 )
 _DEVICES: Final = re.compile(r"(\d+|GPU-[0-9a-f-]+)(,(\d+|GPU-[0-9a-f-]+))*", re.IGNORECASE)
-_SIZES: Final = (
-    "--tensor-parallel-size",
-    "--tp-size",
-    "--attn-tp-size",
-    "--pipeline-parallel-size",
-    "--pp-size",
-    "--data-parallel-size",
-    "--dp-size",
-)
 # Published recipes give a node of eight GPUs this much host memory, or more.
 _RECIPE_BYTES: Final = 700 << 30
 _RECIPE_GPUS: Final = 8
@@ -43,7 +34,7 @@ def _few_in_job(context: LaunchContext) -> Iterable[Hit]:
         context,
         f"the layout takes {context.ranks} GPUs, and #SBATCH --gpus-per-node={given}, or "
         f"--gres=gpu:{given}, gives the job {given} on {where}",
-        *_SIZES,
+        *SIZE_FLAGS,
         remedy=f"write #SBATCH --gpus-per-node={per_node}, or a smaller layout",
     )
 
@@ -58,7 +49,7 @@ def _few_visible(context: LaunchContext) -> Iterable[Hit]:
             return hit(
                 context,
                 f"{name}={given} shows {devices} GPUs to a command that starts {here} ranks",
-                *_SIZES,
+                *SIZE_FLAGS,
                 variable=name,
             )
     return NOTHING
@@ -66,10 +57,8 @@ def _few_visible(context: LaunchContext) -> Iterable[Hit]:
 
 def _ranks_here(context: LaunchContext) -> int:
     """The ranks that one command starts on its own node, at least."""
-    backends = ("--distributed-executor-backend", "--data-parallel-backend")
     nodes = _num_nodes(context)
-    is_one_each = any(context.text(flag) in ("ray", "external_launcher") for flag in backends)
-    if context.on_ray or is_one_each or not nodes:
+    if context.on_ray or starts_one_each(context) or not nodes:
         return 1
     return -(-ranks_of_command(context) // nodes)
 
@@ -77,7 +66,7 @@ def _ranks_here(context: LaunchContext) -> int:
 def _num_nodes(context: LaunchContext) -> int:
     """The nodes that the launch runs on, 0 where only the run knows."""
     is_open = context.has("--nnodes") and not context.number("--nnodes", 0)
-    nodes = max(1, context.nodes, context.told_nodes)
+    nodes = context.most_nodes
     return 0 if is_open and nodes == 1 else nodes
 
 

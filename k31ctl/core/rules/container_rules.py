@@ -4,19 +4,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from k31ctl.core.finding import Severity
-from k31ctl.core.rules.context import FileKind, LaunchContext
+from k31ctl.core.rules.context import SIZE_FLAGS, FileKind, LaunchContext
 from k31ctl.core.rules.rule import NOTHING, Hit, Rule, hit
 from k31ctl.units import show_bytes
 
-_SIZES: Final = (
-    "--tensor-parallel-size",
-    "--tp-size",
-    "--attn-tp-size",
-    "--pipeline-parallel-size",
-    "--pp-size",
-    "--data-parallel-size",
-    "--dp-size",
-)
 _MANY_GROUPS: Final = 8
 _SHM_NEEDED: Final = 8 << 30
 _ENOUGH_STARTUP_S: Final = 900
@@ -66,7 +57,7 @@ def _few_gpus(context: LaunchContext) -> Iterable[Hit]:
     box = context.container
     if box is None or box.gpus is None or not context.ranks or not context.nodes:
         return NOTHING
-    nodes = max(1, context.nodes, context.told_nodes)
+    nodes = context.most_nodes
     if context.ranks <= box.gpus * nodes:
         return NOTHING
     per = f" on each of {nodes} nodes" if nodes > 1 else ""
@@ -75,7 +66,7 @@ def _few_gpus(context: LaunchContext) -> Iterable[Hit]:
         FileKind.COMPOSE: "write count: all, or as many device_ids, under deploy.resources",
         FileKind.KUBERNETES: "raise the limit nvidia.com/gpu, or amd.com/gpu, under resources",
     }.get(context.kind, "write --gpus all, or name as many GPUs")
-    return hit(context, message, *_SIZES, remedy=f"{way}; or use a smaller layout")
+    return hit(context, message, *SIZE_FLAGS, remedy=f"{way}; or use a smaller layout")
 
 
 def _memlock(context: LaunchContext) -> Iterable[Hit]:
@@ -153,7 +144,7 @@ def _lost_shm(context: LaunchContext) -> Iterable[Hit]:
     if box is None or not box.host_ipc or context.kind is FileKind.SYSTEMD:
         return NOTHING  # a unit has no other /dev/shm than the host's
     local = int(context.number("--data-parallel-size-local", 0))
-    groups = local or -(-context.dp // max(1, context.nodes, context.told_nodes))
+    groups = local or -(-context.dp // context.most_nodes)
     if groups < _MANY_GROUPS:
         return NOTHING
     return hit(

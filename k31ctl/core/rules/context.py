@@ -19,6 +19,16 @@ from k31ctl.values import frozen
 K3 = "KimiK3ForConditionalGeneration"
 K31 = "KimiK31ForConditionalGeneration"
 BLACKWELL = ("sm_100", "sm_103")
+# The flags of the sizes whose product is the ranks; those of tensor parallelism first.
+SIZE_FLAGS = (
+    "--tensor-parallel-size",
+    "--tp-size",
+    "--attn-tp-size",
+    "--pipeline-parallel-size",
+    "--pp-size",
+    "--data-parallel-size",
+    "--dp-size",
+)
 _NAMES = {"vllm": "vLLM", "sglang": "SGLang", "tokenspeed": "TokenSpeed"}
 _SIZES = {
     "tp": ("--tensor-parallel-size", "--tp-size"),
@@ -56,7 +66,6 @@ class Container:
     capabilities: tuple[str, ...] = ()
     startup_seconds: float | None = None
     host_memory_bytes: int | None = None
-    extra_arguments: bool = False
 
 
 @frozen
@@ -82,7 +91,6 @@ class LaunchContext:
     version: str
     kind: FileKind
     model: Model | None
-    model_name: str = ""
     node: Node | None
     nodes: int
     engine: Engine | None
@@ -258,6 +266,11 @@ class LaunchContext:
         local = int(known_or(lambda: self.number("--data-parallel-size-local"), 0.0))
         groups = -(-known_or(lambda: self.dp, 1) // local) if local > 0 else 1
         return max(known_or(lambda: self.size("nnodes"), 1), groups)
+
+    @property
+    def most_nodes(self) -> int:
+        """The nodes that anything tells of, at least 1."""
+        return max(self.nodes, self.told_nodes)
 
     @property
     def spans_nodes(self) -> bool:

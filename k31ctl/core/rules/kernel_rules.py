@@ -64,40 +64,35 @@ _MEGA: Final = "deep_gemm_mega_moe"
 
 
 def _elsewhere(
-    context: LaunchContext, flag: str, gpus_of: Mapping[str, tuple[str, ...]], remedy: str
+    context: LaunchContext,
+    flag: str,
+    gpus_of: Mapping[str, tuple[str, ...]],
+    there: Mapping[str, str],
 ) -> tuple[Hit, ...]:
-    """A hit where the flag names kernels of other GPUs."""
+    """A hit where the flag names kernels of other GPUs; ``there`` has what each GPU takes."""
     backend = context.text(flag)
     gpus = gpus_of.get(backend, ())
     if not context.is_k3 or not context.gpu or not gpus or context.gpu in gpus:
         return NOTHING
     message = f"{flag} {backend} runs on {', '.join(gpus)}, not on {context.gpu}"
+    other = there.get(context.gpu, "")
+    remedy = f"write {flag} {other}" if other else f"leave {flag} out"
     return hit(context, message, flag, remedy=remedy)
 
 
 def _sglang_attention(context: LaunchContext) -> Iterable[Hit]:
-    there = _ATTENTION_THERE.get(context.gpu, "")
     found: tuple[Hit, ...] = ()
     for flag in _SGLANG_ATTENTION_FLAGS:
-        remedy = f"write {flag} {there}" if there else f"leave {flag} out"
-        found += _elsewhere(context, flag, SGLANG_ATTENTION, remedy)
+        found += _elsewhere(context, flag, SGLANG_ATTENTION, _ATTENTION_THERE)
     return found
 
 
 def _sglang_experts(context: LaunchContext) -> Iterable[Hit]:
-    return _expert_kernels(context, "--moe-runner-backend", SGLANG_EXPERTS)
+    return _elsewhere(context, "--moe-runner-backend", SGLANG_EXPERTS, _EXPERTS_THERE)
 
 
 def _vllm_experts(context: LaunchContext) -> Iterable[Hit]:
-    return _expert_kernels(context, "--moe-backend", VLLM_EXPERTS)
-
-
-def _expert_kernels(
-    context: LaunchContext, flag: str, gpus_of: Mapping[str, tuple[str, ...]]
-) -> tuple[Hit, ...]:
-    there = _EXPERTS_THERE.get(context.gpu, "")
-    remedy = f"write {flag} {there}" if there else f"leave {flag} out"
-    return _elsewhere(context, flag, gpus_of, remedy)
+    return _elsewhere(context, "--moe-backend", VLLM_EXPERTS, _EXPERTS_THERE)
 
 
 def _mega_fabric(context: LaunchContext) -> Iterable[Hit]:

@@ -12,6 +12,7 @@ from k31ctl.core.memory import StageMemory
 from k31ctl.core.request import Parts, PlanRequest
 from k31ctl.core.rules.context import LaunchContext
 from k31ctl.core.rules.open_values import known_or
+from k31ctl.core.tallies import once_per_object
 from k31ctl.core.workload import AskedWorkload
 from k31ctl.errors import K31Error
 from k31ctl.values import frozen
@@ -107,6 +108,7 @@ def weights_bytes(stage: StageMemory) -> int:
     return stage.line_bytes("weights_bytes")
 
 
+@once_per_object
 def fit(context: LaunchContext) -> Fit | None:
     """Return what the planner says of the launch, None where something that it needs is unknown.
 

@@ -27,7 +27,7 @@ _K31_WAY_OUT: Final = {
 def _unreadable(context: LaunchContext) -> Iterable[Hit]:
     if context.architecture != K31 or not context.is_release:
         return NOTHING
-    if not any(context.version == v or context.before(v) for v in (context.catalog.version,)):
+    if context.version != context.catalog.version and not context.before(context.catalog.version):
         return NOTHING
     return hit(
         context,

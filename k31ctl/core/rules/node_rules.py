@@ -55,6 +55,11 @@ def _told(context: LaunchContext) -> bool:
         return True
     if context.name == "tokenspeed":
         return context.kind is FileKind.SBATCH or "srun" in context.launch.wrapper
+    return starts_one_each(context)
+
+
+def starts_one_each(context: LaunchContext) -> bool:
+    """Whether another program starts the ranks, one by one."""
     backends = ("--distributed-executor-backend", "--data-parallel-backend")
     return any(context.text(flag) in ("ray", "external_launcher") for flag in backends)
 

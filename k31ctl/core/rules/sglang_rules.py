@@ -149,8 +149,7 @@ def _extra_slots(context: LaunchContext) -> Iterable[Hit]:
 def _bootstrap_port(context: LaunchContext) -> Iterable[Hit]:
     flag, ports = "--disaggregation-bootstrap-port", context.router_ports
     port = int(context.number(flag, _BOOTSTRAP_PORT))
-    is_open = context.has(flag) and not context.number(flag, 0)
-    if context.role != "prefill" or is_open or not ports or port in ports:
+    if context.role != "prefill" or not ports or port in ports:
         return NOTHING
     told = ", ".join(map(str, ports))
     return hit(

@@ -4,16 +4,15 @@ from collections.abc import Iterable
 from typing import Final
 
 from k31ctl.core.finding import Severity
-from k31ctl.core.rules.context import LaunchContext
+from k31ctl.core.rules.context import SIZE_FLAGS, FileKind, LaunchContext
 from k31ctl.core.rules.memory_fit import Fit, fit, weights_bytes
 from k31ctl.core.rules.rule import NOTHING, Hit, Rule, hit
 from k31ctl.errors import RefusedError
 from k31ctl.units import show_bytes
 
-_TP: Final = ("--tensor-parallel-size", "--tp-size", "--attn-tp-size")
-_SIZES: Final = (*_TP, "--pipeline-parallel-size", "--pp-size", "--data-parallel-size", "--dp-size")
+_TP: Final = SIZE_FLAGS[:3]
 _LAYOUT: Final = (
-    *_SIZES,
+    *SIZE_FLAGS,
     "--decode-context-parallel-size",
     "--dcp-size",
     "--enable-expert-parallel",
@@ -81,7 +80,7 @@ def _too_many_ranks(context: LaunchContext) -> Iterable[Hit]:
     return hit(
         context,
         f"the layout takes {context.ranks} GPUs, and {where}{node.id} has {there}",
-        *_SIZES,
+        *SIZE_FLAGS,
         remedy=f"use {needed} nodes with --nnodes {needed}, or a smaller layout",
     )
 
@@ -91,13 +90,13 @@ def _idle_gpus(context: LaunchContext) -> Iterable[Hit]:
     if node is None or not context.nodes or context.ranks >= context.nodes * node.num_gpus:
         return NOTHING
     there = context.nodes * node.num_gpus
-    if context.nodes == 1 and context.kind.value == "Kubernetes manifest":
+    if context.nodes == 1 and context.kind is FileKind.KUBERNETES:
         return NOTHING
-    return hit(context, f"the layout uses {context.ranks} of {there} GPUs", *_SIZES)
+    return hit(context, f"the layout uses {context.ranks} of {there} GPUs", *SIZE_FLAGS)
 
 
 def _out_of_range(context: LaunchContext) -> Iterable[Hit]:
-    for flag in _SIZES:
+    for flag in SIZE_FLAGS:
         if context.has(flag) and not context.is_open(flag) and context.number(flag, 1) < 1:
             return hit(context, f"{flag} {context.value(flag)} is below 1", flag)
     for flag in _FRACTIONS:
@@ -142,7 +141,7 @@ def _too_large(context: LaunchContext) -> Iterable[Hit]:
         f"the model does not fit into memory: its weights take {show_bytes(weights_bytes(stage))} "
         f"of each GPU, and {found.fraction:g} of {node.gpu.name} is "
         f"{show_bytes(int(found.fraction * stage.capacity_bytes))}",
-        *_SIZES,
+        *SIZE_FLAGS,
         remedy="use more GPUs or GPUs with more memory; k31ctl plan says how many",
     )
 

@@ -65,7 +65,7 @@ def _ranks_here(context: LaunchContext) -> int:
 
 def _num_nodes(context: LaunchContext) -> int:
     """The nodes that the launch runs on, 0 where only the run knows."""
-    is_open = context.has("--nnodes") and not context.number("--nnodes", 0)
+    is_open = context.is_open("--nnodes")
     nodes = context.most_nodes
     return 0 if is_open and nodes == 1 else nodes
 

@@ -179,8 +179,9 @@ class Driver:
     def _note_full(self) -> None:
         """Note how much was done when the load begins to end."""
         if self._is_stopping and self._full is None:
+            end_s = self._clock() if self._client.num_in_flight else self._end_s
             self._full = Full(
-                duration_s=self._clock() - self._start_s,
+                duration_s=end_s - self._start_s,
                 events=self._client.num_events,
             )
 

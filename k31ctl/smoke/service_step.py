@@ -192,10 +192,12 @@ def _together(client: httpx.Client, *, is_exact: bool) -> tuple[tuple[Measure, .
 
 def _leaves(client: httpx.Client) -> list[str]:
     """A client that hangs up gives back its slot and its pages."""
-    body = {"messages": [_TALK[0]], "max_tokens": CONTEXT // 2, "stream": True, "ignore_eos": True}
-    with client.stream("POST", "/v1/chat/completions", json=body) as response:
+    body = {"prompt": _PROMPTS[0], "max_tokens": CONTEXT // 2, "temperature": 0}
+    asked = {**body, "stream": True, "ignore_eos": True}
+    with client.stream("POST", "/v1/completions", json=asked) as response:
         response.raise_for_status()
-        next(response.iter_bytes())
+        pieces = response.iter_bytes()  # kept, as one that is dropped hangs up
+        next(pieces)
         if not _gauges(client)["num_requests_open"]:
             return ["a stream that has begun does not count as open"]
     until = time.monotonic() + _PATIENCE_S

@@ -1,12 +1,12 @@
 """What a plan says of throughput and latency at each concurrency, from its JSON document."""
 
-import json
 from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
 from k31ctl.errors import InputError
+from k31ctl.outside_json import parsed
 from k31ctl.values import frozen
 
 _SCHEMA: Final = "k31ctl/plan/v1"
@@ -48,14 +48,14 @@ def read_plan_document(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise InputError("larger than 256 MiB", where=str(path), remedy=_REMEDY)
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parsed(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(
             f"cannot be read: {(error.strerror or 'failed').lower()}",
             where=str(path),
             remedy=_REMEDY,
         ) from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise InputError("not JSON", where=str(path), remedy=_REMEDY) from None
     if not isinstance(found, dict) or found.get("schema") != _SCHEMA:
         raise InputError("not the document of a plan", where=str(path), remedy=_REMEDY)

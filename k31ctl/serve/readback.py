@@ -1,12 +1,12 @@
 """Asking a running server for its version, its arguments and its capacity."""
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from k31ctl.core.rules.readback import Running
 from k31ctl.errors import EndpointError, UsageError
+from k31ctl.outside_json import parsed
 
 MOST_BYTES: Final = 8 << 20
 TIMEOUT_S: Final = 10.0
@@ -88,8 +88,8 @@ def _whole(value: object) -> int | None:
 
 def _json(base: str, path: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(_text(base, path))
-    except (ValueError, RecursionError):
+        found = parsed(_text(base, path))
+    except ValueError:
         found = None
     if not isinstance(found, dict):
         raise EndpointError(

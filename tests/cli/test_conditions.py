@@ -71,7 +71,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def run(command: str, places: Mapping[str, str], condition: Condition) -> tuple[int, str, str]:
     """The exit code of a command, and what it wrote to both streams."""
     raw = FULL.open("wb", buffering=0) if condition.is_full else io.BytesIO()
-    out = io.TextIOWrapper(raw, encoding=condition.encoding)  # type: ignore[arg-type]
+    out = io.TextIOWrapper(raw, encoding=condition.encoding)
     err = io.TextIOWrapper(io.BytesIO(), encoding=condition.encoding, errors="backslashreplace")
     own, sys.stdout = sys.stdout, out
     own_err, sys.stderr = sys.stderr, err
@@ -87,7 +87,7 @@ def run(command: str, places: Mapping[str, str], condition: Condition) -> tuple[
                 out.detach()
             raw.close()
     err.flush()
-    said = err.buffer.getvalue().decode(condition.encoding)  # type: ignore[attr-defined]
+    said = err.buffer.getvalue().decode(condition.encoding)
     if isinstance(raw, io.BytesIO):
         out.flush()
         return code, raw.getvalue().decode(condition.encoding), said

@@ -43,3 +43,7 @@ $(DEV): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(ALONE)
 	$(BIN)/python -m compileall -q k31ctl
 	touch $@ $(BASE)
+
+.PHONY: docs
+docs: $(DEV)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -169,7 +169,7 @@ def _fields(schema: dict[str, Any]) -> list[str]:
     rows = list(_walk(schema, "", required=True))
     if not rows:
         return [f"{_type(schema)}. {schema.get('description', '')}".rstrip(), ""]
-    return ["| field | type | |", "|---|---|---|", *rows, ""]
+    return ["| field | type | notes |", "|---|---|---|", *rows, ""]
 
 
 def _walk(schema: dict[str, Any], path: str, *, required: bool) -> Iterator[str]:

@@ -26,7 +26,7 @@ from k31ctl.serve.gather import ENGINES
 DOCS: Final = Path(__file__).parent
 SCHEMAS: Final = Path(k31ctl.__file__).parent / "schemas"
 PAGES: Final = tuple(p for p in sorted(DOCS.glob("*.md")) if "<!-- end -->" in p.read_text("utf-8"))
-_TABLE = re.compile(r"^<!-- ([\w-]+): (.+?) -->\n(?:.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
+_TABLE = re.compile(r"^<!-- ([\w-]+): (.+?) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 _CHOICE = re.compile(r"\(([^()]*)\)|'\?|\.\*")
 _SCHEMAS_HEAD: Final = """# JSON documents
 
@@ -73,21 +73,20 @@ def _drift_rows() -> dict[str, Row]:
     store = Store(default_folders())
     recipes = [recipe for engine in ENGINES for recipe in recipes_for(store, engine=engine)]
     return {
-        f"{recipe.engine}:{drift.subject}": (f"`{drift.subject}`", drift.now, drift.note)
+        f"{recipe.engine}:{drift.subject} {drift.now}": (
+            f"`{drift.subject}`",
+            drift.now,
+            drift.note,
+        )
         for recipe in recipes
         for drift in recipe.drift
     }
 
 
 def _exit_rows() -> dict[str, Row]:
-    kinds = [
-        k for k in vars(errors).values() if isinstance(k, type) and k.__module__ == "k31ctl.errors"
-    ]
-    return {
-        kind.__name__: (str(kind.exit_code), _told(kind))
-        for kind in sorted(kinds, key=lambda kind: (kind.exit_code, kind.__name__))
-        if issubclass(kind, errors.K31Error) and kind is not errors.K31Error
-    }
+    kinds = (k for k in errors.K31Error.__subclasses__() if k.__module__ == errors.__name__)
+    ordered = sorted(kinds, key=lambda kind: (kind.exit_code, kind.__name__))
+    return {kind.__name__: (str(kind.exit_code), _told(kind)) for kind in ordered}
 
 
 TABLES: Final[Mapping[str, tuple[Row, Callable[[], dict[str, Row]]]]] = {

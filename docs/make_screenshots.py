@@ -98,7 +98,8 @@ def fetched(folder: Path) -> str:
         command = "k31ctl fetch moonshotai/tiny-k31 --to weights"
         plan = ran(f"{command} --dry-run --endpoint {hub.url}", folder)
         done = ran(f"{command} --endpoint {hub.url}", folder)
-    return drawn(f"{command} --dry-run", f"{plan}$ {command}\n{done}")
+    output = f"{plan}$ {command}\n{done}".replace(hub.url, "http://HUB")
+    return drawn(f"{command} --dry-run", output)
 
 
 @contextmanager

@@ -95,17 +95,26 @@ def shell(script: str, folder: Path) -> str:
 def said(command: str, folder: Path) -> str:
     """Return what a command prints, in this process where no shell is needed for it."""
     plain = command.removesuffix(ECHO)
-    if set(plain) & set("|<>;$"):
+    program, _, filters = plain.partition(" | ")
+    if set(program) & set("|<>;$") or (filters and plain != command):
         return shell(command, folder)
     printed, code = StringIO(), 0
     try:
         with chdir(folder), redirect_stdout(printed), redirect_stderr(printed):
-            run_program(shlex.split(plain, comments=True)[1:])
+            run_program(shlex.split(program, comments=True)[1:])
     except SystemExit as stop:
         code = int(stop.code or 0)
     if code and plain == command:
         raise RuntimeError(f"exit {code} from: {command}\n{printed.getvalue()}")
+    if filters:
+        return filtered(printed.getvalue(), filters)
     return printed.getvalue() + (f"{code}\n" if plain != command else "")
+
+
+def filtered(text: str, filters: str) -> str:
+    """Return what comes out of the rest of a pipe."""
+    command = ["bash", "-c", filters]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 
 def renewed(page: str) -> str:

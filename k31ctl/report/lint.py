@@ -168,6 +168,7 @@ def _document(
         "model": asked.model or None,
         "readback": asked.readback or None,
         "ignore": list(asked.ignore),
+        "only_launches": asked.only_launches,
         "gates": [gate.text for gate in gates],
     }
     notes = [note for each in files for note in each.notes]

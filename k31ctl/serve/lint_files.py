@@ -81,16 +81,7 @@ def lint_files(store: Store, given: Sequence[str], asked: Asked) -> tuple[Linted
         _require_no_file(given)
         found = launch_of_words(given)
         linted = tuple(lint(store, each, asked, name=COMMAND) for each in found)
-        kept = without_waived(linted, "", asked.ignore, name=COMMAND)
-        return (
-            LintedFile(
-                name=COMMAND,
-                source=None,
-                launches=kept.launches,
-                fixed=None,
-                waived=kept.waived,
-            ),
-        )
+        return (_file(COMMAND, None, linted, asked),)
     return _checked(store, given, asked)
 
 
@@ -208,12 +199,17 @@ def _linted(
         )
         for each in launches
     )
-    kept = without_waived(linted, source.text, asked.ignore, name=source.name)
+    return _file(source.name, source, linted, asked)
+
+
+def _file(name: str, source: Source | None, launches: Sequence[Linted], asked: Asked) -> LintedFile:
+    text = source.text if source is not None else ""
+    kept = without_waived(launches, text, asked.ignore, name=name)
     return LintedFile(
-        name=source.name,
+        name=name,
         source=source,
         launches=kept.launches,
-        fixed=fixed(source, kept.launches),
+        fixed=fixed(source, kept.launches) if source is not None else None,
         waived=kept.waived,
         of_waivers=kept.of_waivers,
     )

@@ -127,5 +127,5 @@ def jenkins_steps(name: str) -> list[Step]:
         if script:
             plain = script.replace("\\\\", "\\")
             assert plain.startswith("#!/usr/bin/env bash\n")
-            found.append(Step(stage, ("bash",), plain, known, sees_all=True))
+            found.append(Step(stage.lower(), ("bash",), plain, known, sees_all=True))
     return found

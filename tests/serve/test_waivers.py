@@ -78,6 +78,8 @@ def told(file: LintedFile) -> dict[str, int]:
             {TRUST: 3, PARSER: 3, "waiver-unused": 1},
         ),
         (f"{SERVE}\n# k31ctl: ignore {TRUST} x", {TRUST: 1, PARSER: 1, "waiver-unused": 2}),
+        (f"{SERVE} # k31ctl: ignore {PARSER}\ta reason\r", {TRUST: 1}),
+        (f"\u2028\n{SERVE} # k31ctl: ignore {PARSER}\r", {TRUST: 2, "waiver-without-reason": 2}),
         (f"{SERVE} # k31ctl: ignore {PARSER}", {TRUST: 1, "waiver-without-reason": 1}),
         (f"{SERVE} # k31ctl: ignore", {TRUST: 1, PARSER: 1, "waiver-unknown-rule": 1}),
         (f"{SERVE} # k31ctl: ignore {PARSER}x y", {TRUST: 1, PARSER: 1, "waiver-unknown-rule": 1}),
@@ -134,12 +136,19 @@ def test_gitlab_gets_an_issue_for_each_finding_that_stays_itself_when_it_moves(
 
 
 def test_files_that_start_nothing_are_passed_over_where_that_is_asked_for(tmp_path: Path) -> None:
-    names = {"a.sh": "date\n", "b.yaml": "{{ .Values.x }}: [\n", "c.sh": SERVE}
+    names = {
+        "a.sh": "date\n",
+        "b.yaml": "{{ .Values.x }}: [\n",
+        "node.sh": SERVE,
+        "job.sbatch": "#SBATCH --nodes=2\nsrun bash node.sh\n",
+    }
     for name, text in names.items():
         (tmp_path / name).write_text(text)
     asked = Asked(node=NODE, only_launches=True)
     given = [str(tmp_path / name) for name in names]
-    assert [Path(file.name).name for file in lint_files(STORE, given, asked)] == ["c.sh"]
+    found = lint_files(STORE, given, asked)
+    assert found == lint_files(STORE, given[2:], Asked(node=NODE))
+    assert [launch.context.nodes for file in found for launch in file.launches] == [2]
     assert lint_files(STORE, given[:2], asked) == ()
     (tmp_path / "b.yaml").write_text("command: [vllm\n")
     unread = [file.name for file in lint_files(STORE, given, asked) if file.failure is not None]

@@ -51,19 +51,19 @@ class Waiver:
 
 def waivers_in(text: str) -> tuple[Waiver, ...]:
     """Return every waiver of a file; one that names no rule has an empty one."""
-    lines = text.splitlines()
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
     found: list[Waiver] = []
     for at, line in enumerate(lines):
         comment = _COMMENT.search(line)
         if comment is None:
             continue
-        names, _, reason = (comment[2] or "").partition(" ")
+        names, reason = [*(comment[2] or "").split(maxsplit=1), "", ""][:2]
         first, last = 1, len(lines)
         if comment[1] == "ignore":
             is_alone = not line[: comment.start()].strip()
             first, last = _block(lines, at + 1) if is_alone else (at + 1, at + 1)
         found += [
-            Waiver(rule=name, reason=reason.strip(), line=at + 1, first=first, last=last)
+            Waiver(rule=name, reason=reason, line=at + 1, first=first, last=last)
             for name in dict.fromkeys(names.split(","))
         ]
     return tuple(found)

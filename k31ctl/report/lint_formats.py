@@ -1,6 +1,7 @@
 """Findings in other programs' forms: SARIF 2.1.0, GitHub's commands, GitLab's report, Markdown.
 
-What is waived is in Markdown alone: GitHub does not read SARIF's suppressions, and would show it.
+What is waived is in Markdown alone: GitHub passes over the suppressions of SARIF and would show it
+as open (github/codeql-action#1230).
 """
 
 import json

@@ -31,6 +31,7 @@ from k31ctl.cli.main import main as run_program
 from k31ctl.core.rules.check import RULES
 from k31ctl.core.rules.failures import ELSEWHERE
 from k31ctl.core.rules.read_rules import READINGS
+from k31ctl.core.rules.waivers import WAIVER_RULES
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
@@ -220,6 +221,11 @@ def rules_page() -> str:
             f"| `{rule.id}` | {rule.severity.value} | {engines} | {rule.about} | {rule.remedy} | "
             f"{rule.source}{_reports(rule.failures)} |"
         )
+    found += [
+        f"| `{rule_id}` | {severity.value} | all | {about} | {remedy} | "
+        "[waiving a finding](lint.md#waiving-a-finding) |"
+        for rule_id, severity, about, remedy in WAIVER_RULES
+    ]
     found += ["", "## Reports without a rule", "", "| report | why |", "|---|---|"]
     found += [f"| {number} | {why} |" for number, why in ELSEWHERE.items()]
     return "\n".join((*found, ""))

@@ -88,7 +88,7 @@ def test_the_login_of_a_proxy_is_not_shown(
     assert CANARY not in shown(capsys, *command.split())
 
 
-@pytest.mark.parametrize("output", ["text", "json", "sarif", "github"])
+@pytest.mark.parametrize("output", ["text", "json", "sarif", "github", "gitlab"])
 @pytest.mark.parametrize(("name", "text"), [("l.sh", SCRIPT), ("c.yaml", COMPOSE)])
 def test_lint_shows_no_key_that_a_launch_holds(
     capsys: pytest.CaptureFixture[str], name: str, text: str, output: str

@@ -26,6 +26,7 @@ TIMING = Timing(step_s=0.03, sequence_s=0.005, prefill_s=0.05, prompt_token_s=0.
 QUANTITIES = ("ttft_s", "itl_s", "tpot_s", "e2e_s", "output_tok_s")
 SCORED = ("tpot_s", "e2e_s", "output_tok_s")
 SLOTS, CACHED_TOKENS = 16, 65_536
+PASSES = 2
 
 
 def main() -> int:
@@ -37,7 +38,7 @@ def main() -> int:
         folder = Path(name)
         if asked.embedded is None:
             with timed_engine(TIMING) as url:
-                found = loop(folder, url, tiny_plan(folder))
+                found = timed(folder, url)
         else:
             found = embedded(folder, asked.embedded)
     sys.stdout.write(found.said + "\n")
@@ -45,23 +46,23 @@ def main() -> int:
     for quantity in QUANTITIES:
         ratio = found.ratio(quantity)
         off = max(off, abs(ratio - 1)) if quantity in SCORED else off
+        before, after = (each[quantity]["predicted"] for each in (found.before, found.after))
         sys.stdout.write(
-            f"{quantity:<14} measured {found.measured[quantity]:<10.4g} calibrated "
-            f"{found.after[quantity]:<10.4g} before {found.before[quantity]:<10.4g} "
-            f"ratio {ratio:.2f}\n"
+            f"{quantity:<14} measured {found.measured[quantity]:<10.4g} calibrated {after:<10.4g} "
+            f"before {before:<10.4g} ratio {ratio:.2f}\n"
         )
     sys.stdout.write(f"off by at most {off:.0%} of {', '.join(SCORED)}\n")
     return int(off > MOST_OFF)
 
 
-def loop(folder: Path, url: str, plan: tuple[str, ...]) -> Loop:
+def timed(folder: Path, url: str) -> Loop:
     """Fit seven loads of up to 12 users and 2,048 tokens, then foretell one of 8 users."""
     return closed_loop(
         folder,
         url,
-        plan=plan,
+        plan=tiny_plan(folder),
         loads=(("1,4,12", 16, 24), ("1,4", 512, 12), ("1,2", 2048, 6)),
-        other=(8, 100, 24),
+        other=("8", 100, 24),
     )
 
 
@@ -74,7 +75,17 @@ def embedded(folder: Path, model: str) -> Loop:
     plan = (str(checkpoint), "--on", str(machine), "--engine", "embedded")
     with _served(checkpoint) as url:
         k31ctl("bench", url, "--requests", "8", "--prompt-tokens", "64")  # the engine warms up
-        return loop(folder, url, plan)
+        # The chat format puts some 200 tokens of this tokenizer around each prompt. Answers are
+        # long enough for some of their random tokens to be text.
+        return closed_loop(
+            folder,
+            url,
+            plan=plan,
+            loads=(("1", 16, 4), ("4,12", 16, 36), ("1,4", 512, 12), ("1", 6144, 2)),
+            other=("8", 100, 32),
+            output=32,
+            passes=PASSES,
+        )
 
 
 @contextmanager

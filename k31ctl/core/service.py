@@ -123,9 +123,9 @@ def closed_loop(
     """A closed loop of ``concurrency`` requests on one replica that runs ``most_running`` at most.
 
     Formula: period = prefill of all + decode steps; TTFT = half the prefill of all, on average, or
-    for the ``staggered_fraction`` of requests the own chunks and the step under way; TPOT takes the
-    rest, and is a decode step where there is only one token. Requests beyond what the cache holds
-    wait whole periods.
+    for the ``staggered_fraction`` of requests the own chunks and the step before them; TPOT takes
+    the rest, and is a decode step where there is only one token. Requests beyond what the cache
+    holds wait whole periods.
     """
     n = min(concurrency, most_running)
     first, all_s = prefill_s(
@@ -148,7 +148,8 @@ def closed_loop(
     if staggered_fraction:
         chunks = uncached_tokens / chunk_tokens
         chunk_s = first / max(1.0, chunks)
-        own = chunk_s * ceil(chunks) + period / (steps + ceil(chunks))
+        # Prompts follow one another: all but the first come while the one before is computed.
+        own = chunk_s * ceil(chunks) + (chunk_s + one) * (1 - 1 / n)
         # With more chunks than steps every step carries one, and prompts queue for them.
         spread = min(all_s, max(own, all_s - steps * chunk_s))
         mean_first += staggered_fraction * (spread - mean_first)

@@ -112,6 +112,8 @@ class Client:
                 continue
             if piece is not None:
                 received.append((connection, piece, self._clock()))
+            if connection.answers_frames:
+                self._watch(connection)
         if received:
             held_s = 0.0 if has_waited else begun_s - self._polled_s
             self.lag.add(held_s + received[-1][2] - begun_s, len(received))

@@ -2,7 +2,6 @@
 
 import json
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -25,8 +24,6 @@ from tests.bench.sse_server import (
     event,
     running_server,
 )
-
-_SUBJECT = "subjectAltName=IP:127.0.0.1,DNS:localhost"
 
 
 def slow(asked: Asked) -> Iterator[Step]:
@@ -303,22 +300,6 @@ def test_a_million_tokens_leave_memory_as_it_was() -> None:
         found = measured(server.url, num_requests=20, output_tokens=50_000)
     assert found.tokens.events == 1_000_000
     assert held[-1] - held[4] < 6_000_000  # eight bytes kept of each would be more
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("tls") / "server.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-subj", "/CN=localhost", "-addext", _SUBJECT),
-            *("-keyout", str(path), "-out", f"{path}.crt"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    path.write_text(path.read_text() + Path(f"{path}.crt").read_text())
-    return path
 
 
 def test_tls_is_spoken_and_the_server_proven(certificate: Path) -> None:

@@ -74,10 +74,12 @@ def closed_loop(
     other: tuple[str, int, int],
     output: int = 16,
     passes: int = 1,
+    more: tuple[str, ...] = (),
 ) -> Loop:
     """Fit to ``loads`` (users, prompt tokens, requests), then foretell ``other``.
 
     All are measured so many times, in turns, so that what else the machine does falls on all.
+    ``more`` are options of ``bench``.
     """
     before, site, after = folder / "before.json", folder / "site.yaml", folder / "after.json"
     plan = ("plan", *plan, "--context", "1k", "--json")
@@ -86,7 +88,7 @@ def closed_loop(
     for number in range(passes):
         for load in (*loads, other):
             run = str(folder / f"run-{number}-{load[0].replace(',', '-')}-{load[1]}")
-            bench(url, load, output, "--against", str(before), "--out", run)
+            bench(url, load, output, "--against", str(before), "--out", run, *more)
             (others if load is other else fitted).append(run)
     said = k31ctl("calibrate", *fitted, "--out", str(site))
     after.write_text(k31ctl(*plan, "--calibration", str(site)))

@@ -131,6 +131,31 @@ def test_a_trace_is_replayed_with_its_lengths_and_its_times(tmp_path: Path) -> N
     assert found.duration_s >= 0.2
 
 
+def test_prompts_of_a_trace_share_the_blocks_that_it_says(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    rows = [(1200, [7, 8, 9]), (1300, [7, 8, 10]), (600, [3_000_000, 8]), (1500, [7])]
+    trace.write_text(
+        "\n".join(
+            json.dumps({"timestamp": 0, "input_length": n, "output_length": 1, "hash_ids": ids})
+            for n, ids in rows
+        )
+    )
+    with running_server(answer) as server:
+        measured(server.url, concurrency=(), trace=trace, num_requests=None)
+    texts = {
+        len(words): words
+        for asked in server.completions()
+        for words in (asked.json["messages"][0]["content"].split(),)
+    }
+    assert sorted(texts) == [600, 1200, 1300, 1500]
+    # Two blocks of 512 tokens, a word each; then the third differs from its first words on.
+    assert texts[1200][:1024] == texts[1300][:1024]
+    assert texts[1200][1024:1028] != texts[1300][1024:1028]
+    assert texts[600][:4] != texts[1200][:4]
+    assert texts[1500][:512] == texts[1200][:512]
+    assert texts[1500][512:] != texts[1200][512:]
+
+
 def test_rows_of_a_data_set_are_sent_in_turn(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(

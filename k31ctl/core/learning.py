@@ -13,6 +13,7 @@ from k31ctl.core.deployed import Deployed
 from k31ctl.core.observed import E2E, ITL, TPOT, TTFT, Observed
 from k31ctl.core.prediction import service_of
 from k31ctl.core.speed_parameters import SpeedParameters, tables
+from k31ctl.core.step import StepModel
 from k31ctl.core.workload import Workload
 from k31ctl.values import frozen
 
@@ -115,10 +116,14 @@ def _alike(one: Lesson, two: Lesson) -> bool:
 
 def said(lesson: Lesson, parameters: SpeedParameters) -> dict[str, float]:
     """The logarithm of each figure under these parameters."""
+    return _said(lesson, lesson.deployed.case.step(parameters))
+
+
+def _said(lesson: Lesson, step: StepModel) -> dict[str, float]:
     case = lesson.deployed.case
     service = service_of(
         case,
-        case.step(parameters),
+        step,
         lesson.load,
         most_running=lesson.deployed.most_running(lesson.load),
         num_rounds=lesson.num_rounds,
@@ -136,10 +141,14 @@ def slopes(
     lesson: Lesson, parameters: SpeedParameters, names: Sequence[Name]
 ) -> dict[str, list[float]]:
     """How the logarithm of each figure moves with the logarithm of each parameter."""
-    base = said(lesson, parameters)
+    case = lesson.deployed.case
+    step = case.step(parameters)
+    base = _said(lesson, step)
     found: dict[str, list[float]] = {figure: [] for figure in base}
     for name in names:
-        new = said(lesson, moved(parameters, name, STEP))
+        other = case.step(moved(parameters, name, STEP))
+        # Most parameters are of other GPUs and engines.
+        new = base if other.rates == step.rates else _said(lesson, other)
         for figure, value in new.items():
             found[figure].append((value - base[figure]) / STEP)
     return found

@@ -52,6 +52,10 @@ def main() -> int:
             f"before {before:<10.4g} ratio {ratio:.2f}\n"
         )
     sys.stdout.write(f"off by at most {off:.0%} of {', '.join(SCORED)}\n")
+    if found.between:
+        sys.stdout.write(
+            f"the same load took {found.between:.0%} longer in one pass than in another\n"
+        )
     return int(off > MOST_OFF)
 
 

@@ -7,19 +7,17 @@ from typing import Any, Final
 
 from k31ctl.catalog.decode import decode
 from k31ctl.catalog.engines import load_draft, resolve_engine
-from k31ctl.catalog.json_profile import parse_json
 from k31ctl.catalog.models import load_model
 from k31ctl.catalog.speed import load_speed
-from k31ctl.catalog.store import Store, default_folders, read_text
+from k31ctl.catalog.store import Store, default_folders
 from k31ctl.core.asked_deployment import AskedDeployment
 from k31ctl.core.deployed import Deployed, deployed
 from k31ctl.core.hardware import Node
 from k31ctl.core.request import Parts
 from k31ctl.core.workload import Workload
-from k31ctl.errors import InputError, ProfileError
+from k31ctl.errors import InputError
 from k31ctl.values import frozen
 
-_SCHEMA: Final = "k31ctl/plan/v1"
 # A plan read again with the profiles it was made with gives its own figures, to rounding.
 _SAME: Final = 1e-3
 
@@ -32,17 +30,6 @@ class Planned:
     document: Mapping[str, Any]
     where: str
     notes: tuple[str, ...]
-
-
-def read_plan(path: Path) -> dict[str, Any]:
-    """Return the document that ``k31ctl plan --json`` wrote; InputError for any other file."""
-    try:
-        document = parse_json(read_text(path), where=str(path))
-    except ProfileError as error:
-        raise InputError(error.what, where=error.where, remedy=error.remedy) from None
-    if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
-        raise _no_plan(str(path))
-    return document
 
 
 def kept_plan(document: object, *, where: str, option: str) -> Mapping[str, Any]:

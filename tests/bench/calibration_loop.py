@@ -17,12 +17,14 @@ from tests.fetch.tiny_checkpoint import tiny_config
 class Loop:
     """What was measured of another load, and what a plan said with the calibration and without.
 
-    ``said`` is what ``calibrate`` printed.
+    ``between`` is by how much the longest time end to end of the passes exceeds the shortest: what
+    the machine did to the same load. ``said`` is what ``calibrate`` printed.
     """
 
     measured: dict[str, float]
     before: dict[str, dict[str, float]]
     after: dict[str, dict[str, float]]
+    between: float
     said: str
 
     def ratio(self, quantity: str) -> float:
@@ -96,7 +98,8 @@ def closed_loop(
     measured = {
         name: fmean(stage[name]["measured"] for stage in compared[0]) for name in compared[0][0]
     }
-    return Loop(measured, compared[0][0], compared[1][0], said)
+    times = [stage["e2e_s"]["measured"] for stage in compared[0]]
+    return Loop(measured, compared[0][0], compared[1][0], max(times) / min(times) - 1, said)
 
 
 def _compared(run: str, plan: Path) -> dict[str, dict[str, float]]:

@@ -7,7 +7,7 @@ Source: RFC 9113.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from k31ctl.bench.trouble import Trouble, TroubleError
 from k31ctl.errors import UsageError
@@ -178,9 +178,9 @@ class Http2Link:
         return self._link.data_to_send()
 
 
-def _head(headers: Iterable[tuple[str, str]]) -> bytes:
+def _head(headers: Iterable[Any]) -> bytes:
     """Status and headers as HTTP/1.1 has them; the body comes in chunks."""
-    fields = dict(headers)
+    fields: dict[str, str] = dict(headers)
     lines = [f"HTTP/1.1 {fields[':status']} -", "transfer-encoding: chunked"]
     lines += [
         f"{name}: {value}"

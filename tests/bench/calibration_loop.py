@@ -86,7 +86,8 @@ def closed_loop(
     before, site, after = folder / "before.json", folder / "site.yaml", folder / "after.json"
     plan = ("plan", *plan, "--context", "1k", "--json")
     before.write_text(k31ctl(*plan))
-    fitted, others = [], []
+    fitted: list[str] = []
+    others: list[str] = []
     for number in range(passes):
         for load in (*loads, other):
             run = str(folder / f"run-{number}-{load[0].replace(',', '-')}-{load[1]}")

@@ -42,7 +42,8 @@ class H2Server:
         while piece := sock.recv(65_536):
             for event in link.receive_data(piece):
                 if isinstance(event, RequestReceived):
-                    asked[event.stream_id] = (dict(event.headers), bytearray())
+                    named: list[Any] = event.headers
+                    asked[event.stream_id] = (dict(named), bytearray())
                 elif isinstance(event, DataReceived):
                     asked[event.stream_id][1].extend(event.data)
                     link.acknowledge_received_data(event.flow_controlled_length, event.stream_id)

@@ -22,7 +22,7 @@ from tests.bench.calibration_loop import Loop, closed_loop, k31ctl, tiny_plan
 from tests.bench.timed_engine import Timing, timed_engine
 
 MOST_OFF = 0.20
-TIMING = Timing(step_s=0.03, sequence_s=0.005, prefill_s=0.05, prompt_token_s=0.0008)
+TIMING = Timing(step_s=0.03, sequence_s=0.004, prefill_s=0.05, prompt_s=0.02, prompt_token_s=0.0008)
 QUANTITIES = ("ttft_s", "itl_s", "tpot_s", "e2e_s", "output_tok_s")
 SCORED = ("tpot_s", "e2e_s", "output_tok_s")
 SLOTS, CACHED_TOKENS = 16, 65_536
@@ -66,7 +66,7 @@ def timed(folder: Path, url: str) -> Loop:
         url,
         plan=tiny_plan(folder),
         loads=(("1,4,12", 16, 24), ("1,4", 512, 12), ("1,2", 2048, 6)),
-        other=("8", 100, 24),
+        other=("8", 300, 32),
     )
 
 

@@ -15,7 +15,7 @@ from k31ctl.core.deployed import Deployed, deployed
 from k31ctl.core.hardware import Node
 from k31ctl.core.request import Parts
 from k31ctl.core.workload import Workload
-from k31ctl.errors import InputError
+from k31ctl.errors import InputError, ProfileError
 from k31ctl.values import frozen
 
 # A plan read again with the profiles it was made with gives its own figures, to rounding.
@@ -53,7 +53,7 @@ def planned(
     """Make the deployment of a plan again; raises InputError where it does not say how.
 
     Without its calibration, where it has one, it is as our own parameters have it.
-    Raises ProfileError or InputError where a model, a profile or a file that it names is gone.
+    Raises InputError also where a model, a profile or a file that it names is gone.
     """
     try:
         raw, result = document["inputs"]["deployment"], document["result"]
@@ -62,9 +62,26 @@ def planned(
     asked = decode(AskedDeployment, raw, where=f"{where}, inputs.deployment")
     if not is_calibrated and asked.calibration is not None:
         asked, result = replace(asked, calibration=None), {"performance": None}
+    try:
+        parts = _parts(asked, node_named)
+    except (InputError, ProfileError) as gone:
+        raise InputError(
+            gone.what,
+            where=f"{gone.where}, in {where}",
+            remedy=f"{gone.remedy}; paths in a plan count from the folder where it was made",
+        ) from None
+    found = deployed(parts, asked)
+    try:
+        notes = _changed(found, result)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        raise _no_plan(where) from None
+    return Planned(deployed=found, document=document, where=where, notes=notes)
+
+
+def _parts(asked: AskedDeployment, node_named: Callable[[Store, str], Node]) -> Parts:
     store = Store(default_folders([Path(folder) for folder in asked.profiles]))
     model = load_model(store, asked.model)
-    parts = Parts(
+    return Parts(
         model=model,
         node=node_named(store, asked.hardware),
         engine=resolve_engine(store, asked.engine, model),
@@ -72,12 +89,6 @@ def planned(
         speed=load_speed(store, Path(asked.calibration) if asked.calibration else None),
         prices=None,
     )
-    found = deployed(parts, asked)
-    try:
-        notes = _changed(found, result)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
-        raise _no_plan(where) from None
-    return Planned(deployed=found, document=document, where=where, notes=notes)
 
 
 def _changed(found: Deployed, result: Mapping[str, Any]) -> tuple[str, ...]:

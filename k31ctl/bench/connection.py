@@ -14,6 +14,7 @@ from k31ctl.bench.http2 import ALPN, Http2Link
 from k31ctl.bench.trouble import Trouble, TroubleError
 
 _PIECE: Final = 64 * 1024
+_MOST_UNREAD: Final = 2**25  # a whole window of HTTP/2, and as much again of answers to frames
 _TUNNELLED: Final = 200
 
 
@@ -94,7 +95,7 @@ class Connection:
         self._put(content if self._link is None else self._link.request(content))
 
     def _put(self, content: bytes) -> None:
-        self._out = memoryview(bytes(self._out) + content)
+        self._out = memoryview(bytes(self._out) + content if self._out else content)
         if self.state is State.READY:
             try:
                 self._push()
@@ -111,6 +112,8 @@ class Connection:
         answer, reply = link.take(piece)
         if reply:
             self._put(reply)
+        if len(self._out) > _MOST_UNREAD:
+            raise TroubleError(Trouble.OVERSIZED, "it asks for frames that it does not read")
         return answer or (b"" if link.has_ended else None)
 
     def _received(self) -> bytes | None:

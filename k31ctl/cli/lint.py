@@ -15,6 +15,7 @@ class Format(StrEnum):
     JSON = "json"
     SARIF = "sarif"
     GITHUB = "github"
+    GITLAB = "gitlab"
 
 
 FilesArg = Annotated[
@@ -79,6 +80,23 @@ FixOpt = Annotated[
         rich_help_panel="Output",
     ),
 ]
+IgnoreOpt = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ignore",
+        metavar="RULE",
+        help="Do not count this rule; may be repeated.",
+        rich_help_panel="Output",
+    ),
+]
+OnlyLaunchesOpt = Annotated[
+    bool,
+    typer.Option(
+        "--only-launches",
+        help="Pass over files that start no engine.",
+        rich_help_panel="Deployment",
+    ),
+]
 FormatOpt = Annotated[
     Format,
     typer.Option("--format", help="How findings are written.", rich_help_panel="Output"),
@@ -93,7 +111,9 @@ def lint(
     nodes: LintNodesOpt = None,
     model: LintModelOpt = "",
     readback: ReadbackOpt = "",
+    only_launches: OnlyLaunchesOpt = False,
     fix: FixOpt = False,
+    ignore: IgnoreOpt = None,
     output: FormatOpt = Format.TEXT,
     as_json: JsonOpt = False,
     markdown: MarkdownOpt = None,
@@ -126,6 +146,8 @@ def lint(
         nodes=nodes or 0,
         model=model,
         readback=readback,
+        ignore=tuple(ignore or ()),
+        only_launches=only_launches,
     )
     found = lint_files(store, files or (), asked)
     show_lint(

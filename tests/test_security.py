@@ -96,7 +96,7 @@ def test_the_licence_of_every_dependency_of_the_program_is_listed() -> None:
     extras = project["optional-dependencies"]
     shipped = [
         *project["dependencies"],
-        *(e for n in ("engine", "measure", "kernels", "objectstore") for e in extras[n]),
+        *(e for n in ("engine", "http2", "measure", "kernels", "objectstore") for e in extras[n]),
     ]
     names = [each.partition(">")[0].partition("=")[0].strip() for each in shipped]
     listed = (ROOT / "THIRD_PARTY.md").read_text().lower()

@@ -61,7 +61,8 @@ def compare(
 
 def plan_at(path: Path, *, calibrated: bool = True) -> "Planned":
     """The deployment of a plan's file, with its calibration or without."""
-    from k31ctl.catalog.planned import planned, read_plan
+    from k31ctl.catalog.plan_document import read_plan
+    from k31ctl.catalog.planned import planned
     from k31ctl.cli.hardware import node_named
 
     return planned(

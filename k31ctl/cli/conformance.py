@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from k31ctl import units
-from k31ctl.cli.bench_options import KeyOpt, ModelOpt
+from k31ctl.cli.bench_options import Http2Opt, KeyOpt, ModelOpt
 from k31ctl.cli.options import GateOpt, JsonOpt, said
 
 _WHAT, _HOW, _OUT = "Checks", "How", "Output"
@@ -117,6 +117,7 @@ def conformance(
     junit: JunitOpt = None,
     gate: GateOpt = None,
     *,
+    http2: Http2Opt = False,
     as_json: JsonOpt = False,
 ) -> None:
     """Check whether an endpoint keeps the contract that this model needs.
@@ -135,6 +136,7 @@ def conformance(
     request = ConformanceRequest(
         url=url,
         token=os.environ.get(api_key_env) or None,
+        is_http2=http2,
         environment=os.environ,
         model=model,
         api=api.value,

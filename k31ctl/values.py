@@ -59,7 +59,7 @@ def _constructor(cls: type) -> Callable[..., None]:
         sets.append("self.__post_init__()")
     star = ", *" if takes else ""
     head = f"def __init__(self{star}, {', '.join(takes)}):" if takes else "def __init__(self):"
-    exec("\n ".join([head, *(sets or ["pass"])]), known)
+    exec("\n ".join([head, *(sets or ["pass"])]), known)  # noqa: S102  names of fields alone
     made: Callable[..., None] = known["__init__"]
     return made
 

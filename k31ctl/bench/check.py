@@ -11,6 +11,7 @@ from k31ctl.bench.endpoint import Endpoint
 from k31ctl.bench.events import Server
 from k31ctl.bench.trouble import Trouble, TroubleError
 from k31ctl.errors import EndpointError
+from k31ctl.outside_json import parsed
 
 _OK: Final = 200
 _TIMEOUT_S: Final = 10.0
@@ -107,17 +108,17 @@ def look(line: Line, model: str | None) -> Server:
 
 def _models(answer: Answer) -> list[dict[str, Any]]:
     try:
-        found = json.loads(answer.body)["data"]
+        found = parsed(answer.body)["data"]
         return [e for e in found if isinstance(e, dict) and isinstance(e.get("id"), str)]
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         return []
 
 
 def _version(line: Line) -> str | None:
     try:
         answer = line.ask("GET", f"{line.endpoint.root}/version", timeout_s=_SHORT_TIMEOUT_S)
-        found = json.loads(answer.body)["version"] if answer.status == _OK else None
-    except (TroubleError, ValueError, KeyError, TypeError, RecursionError):
+        found = parsed(answer.body)["version"] if answer.status == _OK else None
+    except (TroubleError, ValueError, KeyError, TypeError):
         return None
     return found if isinstance(found, str) and re.fullmatch(r"[\w.+-]{1,60}", found) else None
 
@@ -137,8 +138,8 @@ class TokenCounter:
         path = f"{self._line.endpoint.root}/tokenize"
         try:
             answer = self._line.ask("POST", path, body)
-            document = json.loads(answer.body) if answer.status == _OK else {}
-        except (TroubleError, ValueError, RecursionError):
+            document = parsed(answer.body) if answer.status == _OK else {}
+        except (TroubleError, ValueError):
             return None
         count = document.get("count") if isinstance(document, dict) else None
         return count if isinstance(count, int) and count > 0 else None

@@ -172,6 +172,8 @@ class DeltaReader:
                 index if isinstance(index, int) else place, {"id": "", "name": "", "arguments": ""}
             )
             function = call.get("function") or {}
+            if not isinstance(function, dict):
+                raise TroubleError(Trouble.BAD_JSON, "a function that is no object")
             if call.get("id"):
                 kept["id"] = str(call["id"])
             if function.get("name"):

@@ -8,6 +8,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from k31ctl.bench.http2 import ALPN, check_http2
 from k31ctl.errors import UsageError
+from k31ctl.shown_address import shown_address
 from k31ctl.values import frozen
 
 _PORTS = {"http": 80, "https": 443}
@@ -78,12 +79,16 @@ def parse_endpoint(url: str, *, token: str | None, is_http2: bool = False) -> En
         parts = urlsplit(url)
         port = parts.port or _PORTS.get(parts.scheme, 0)
     except ValueError:
-        raise UsageError(f"{url[:80]!r} is not a URL", where="URL", remedy=_REMEDY) from None
-    if parts.scheme not in _PORTS or not parts.hostname or not url.isascii():
-        raise UsageError(f"{url[:80]!r} is not an HTTP URL", where="URL", remedy=_REMEDY)
-    if parts.query or parts.fragment or parts.username:
         raise UsageError(
-            f"{url[:80]!r} has more than a host and a path", where="URL", remedy=_REMEDY
+            f"{shown_address(url)!r} is not a URL", where="URL", remedy=_REMEDY
+        ) from None
+    if parts.scheme not in _PORTS or not parts.hostname or not url.isascii():
+        raise UsageError(f"{shown_address(url)!r} is not an HTTP URL", where="URL", remedy=_REMEDY)
+    if any(mark in url for mark in "?#@"):  # also where nothing is behind it
+        raise UsageError(
+            f"the URL of {shown_address(url)!r} has more than a host and a path",
+            where="URL",
+            remedy=f"{_REMEDY}, and the key into the variable of --api-key-env",
         )
     if token is not None and not (token.isascii() and token.isprintable()):
         raise UsageError(
@@ -122,10 +127,17 @@ def _proxy(parts: SplitResult) -> SplitResult | None:
     found = known.get(parts.scheme) or known.get("all")
     if not found or proxy_bypass(parts.hostname or ""):
         return None
-    proxy = urlsplit(found if "://" in found else f"http://{found}")
-    if proxy.scheme != "http" or not proxy.hostname:
+    try:
+        proxy = urlsplit(found if "://" in found else f"http://{found}")
+        is_spoken = proxy.scheme == "http" and bool(proxy.hostname) and proxy.port != 0
+    except ValueError:  # a port that is none
+        is_spoken = False
+    if not is_spoken:
+        kind, is_named, _ = found.partition("://")
         raise UsageError(
-            f"a proxy of the kind {proxy.scheme} is not spoken",
+            f"a proxy of the kind {kind} is not spoken"
+            if is_named and kind != "http"
+            else "the address of the proxy is none",
             where=f"{parts.scheme}_proxy",
             remedy="name an http proxy, or unset the variable",
         )

@@ -1,6 +1,5 @@
 """Stages of a measurement in the words of the speed model: fresh ones, and those of a record."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +9,7 @@ from k31ctl.bench.record import plain
 from k31ctl.bench.result import StageResult
 from k31ctl.core.observed import E2E, ITL, OUTPUT, TOTAL, TPOT, TTFT, Observed, Sums, observed
 from k31ctl.errors import InputError
+from k31ctl.outside_json import parsed
 from k31ctl.values import frozen
 
 ANSWER_SCHEMA: Final = "k31ctl/bench/v1"
@@ -111,8 +111,8 @@ def _document(file: Path) -> dict[str, Any]:
             remedy="name the folder of a record, its run.json, or what bench --json printed",
         ) from None
     try:
-        found = json.loads(content) if len(content) <= _MOST_BYTES else None
-    except (ValueError, RecursionError):
+        found = parsed(content) if len(content) <= _MOST_BYTES else None
+    except ValueError:
         found = None
     if not isinstance(found, dict):
         raise _no_run(str(file))

@@ -1,6 +1,5 @@
 """A measurement that was made before: a record's folder, or the document of ``--json``."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +9,7 @@ from k31ctl.bench.record import ROWS_FILE, RUN_FILE, SCHEMA, made_with, plain
 from k31ctl.bench.recovered import recovered_stage
 from k31ctl.bench.repeats import metric_names
 from k31ctl.errors import InputError
+from k31ctl.outside_json import parsed
 from k31ctl.values import frozen
 
 _DOCUMENT: Final = "k31ctl/bench/v1"
@@ -126,7 +126,7 @@ def _recovered(folder: Path, number: int) -> tuple[dict[str, Any], dict[str, Any
 def _series(folder: Path, number: int) -> dict[str, Any] | None:
     """The curves of a stage, None where the record does not have them whole."""
     try:
-        found = json.loads((folder / f"series-{number}.json").read_text(encoding="utf-8"))
+        found = parsed((folder / f"series-{number}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
@@ -150,12 +150,12 @@ def _document(file: Path, where: str) -> dict[str, Any]:
     try:
         if file.stat().st_size > _MOST_BYTES:
             raise InputError("larger than 256 MiB", where=where, remedy=_REMEDY)
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = parsed(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(
             f"cannot be read: {(error.strerror or 'failed').lower()}", where=where, remedy=_REMEDY
         ) from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise InputError("not JSON", where=where, remedy=_REMEDY) from None
     if not isinstance(found, dict):
         raise InputError("not a measurement", where=where, remedy=_REMEDY)

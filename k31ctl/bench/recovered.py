@@ -1,6 +1,5 @@
 """The stage in which a run broke off, from the lines and gaps that it had written by then."""
 
-import json
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from k31ctl.bench.health import spread
 from k31ctl.bench.pool import FloatPool
 from k31ctl.bench.record import ROWS_FILE, plain
 from k31ctl.bench.series import QUANTILES, StageSeries, Timeline, quantiles
+from k31ctl.outside_json import parsed
 
 REASON: Final = "the run broke off, and whether the client kept up was not judged"
 _PIECE_BYTES: Final = 1 << 18
@@ -76,7 +76,7 @@ def _rows(path: Path, number: int) -> Iterator[Mapping[str, Any]]:
         return
     for line in lines:
         try:
-            row = json.loads(line)
+            row = parsed(line)
             is_ours = row["stage"] == number and row["error"] != "abandoned"
             ended_s = float(row["ended_s"])
         except (ValueError, KeyError, TypeError):

@@ -1,10 +1,10 @@
 """A data set of requests as JSON lines; a bad row is named by its line."""
 
-import json
 from pathlib import Path
 from typing import Any, Final
 
 from k31ctl.errors import InputError
+from k31ctl.outside_json import parsed
 from k31ctl.values import frozen
 
 _MOST_BYTES: Final = 1 << 30
@@ -43,8 +43,8 @@ def read_dataset(path: Path) -> tuple[DatasetRow, ...]:
 
 def _row(text: str, line: int, where: str) -> DatasetRow:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = parsed(text)
+    except ValueError:
         raise InputError(f"line {line}: not JSON", where=where, remedy=_REMEDY) from None
     if not isinstance(found, dict):
         raise InputError(f"line {line}: not a JSON object", where=where, remedy=_REMEDY)

@@ -1,11 +1,11 @@
 """A Hugging Face ``config.json`` as a mapping, or a reason why it is not one."""
 
-import json
-import math
 from pathlib import Path
 from typing import Any, Final
 
+from k31ctl.catalog.json_profile import unique
 from k31ctl.errors import InputError
+from k31ctl.outside_json import parsed
 
 CONFIG_NAME: Final = "config.json"
 _MAX_BYTES: Final = 8 * 2**20
@@ -57,36 +57,9 @@ def _read(place: Path, where: str) -> str:
 
 def _parse(text: str, where: str) -> object:
     try:
-        return json.loads(
-            text,
-            object_pairs_hook=_unique,
-            parse_constant=_no_constant,
-            parse_float=_finite,
-        )
-    except RecursionError:
-        raise _bad(f"nested deeper than {_MAX_DEPTH} levels", where) from None
+        return parsed(text, pairs=unique)
     except ValueError as error:
         raise _bad(f"not readable as JSON: {error}", where) from None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"duplicate key {key[:60]!r}")
-        found[key] = value
-    return found
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text[:60]} is not a finite number")
-    return value
 
 
 def _too_deep(value: object) -> bool:

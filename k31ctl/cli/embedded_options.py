@@ -172,7 +172,7 @@ def api_key(file: Path | None) -> str | None:
             key = stream.read(_MOST_KEY_BYTES + 1).decode().strip()
     except (OSError, UnicodeDecodeError):
         key = ""
-    if not key or len(key) > _MOST_KEY_BYTES or not key.isprintable():
+    if not key or len(key) > _MOST_KEY_BYTES or not (key.isascii() and key.isprintable()):
         raise InputError(
             "holds no key that can be read",
             where=f"--api-key-file {file}",

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Collection, Sequence
+from errno import ENOENT
 from importlib import import_module
 from typing import Final
 
@@ -109,8 +110,7 @@ def _run(arguments: list[str]) -> None:
     except OSError as error:
         if error.filename is not None:  # of a file that was opened: a bug, not the answer's
             raise
-        _drop_output()
-        raise _unwritable((error.strerror or "it failed").lower()) from error
+        raise _without_a_file(error) from error
     except Mistake as mistake:
         if is_help(mistake):
             sys.exit(UsageError.exit_code)
@@ -140,6 +140,18 @@ def _unwritable(why: str) -> InputError:
         where="standard output",
         remedy="send it to a terminal, a pipe or a file with room",
     )
+
+
+def _without_a_file(error: OSError) -> InputError:
+    """What an error means that names no file: of the answer, or of a temporary file."""
+    if error.errno == ENOENT:  # as ``tempfile`` says where every folder is closed to it
+        return InputError(
+            "there is no folder for temporary files that can be written",
+            where="TMPDIR, /tmp, /var/tmp and the working folder",
+            remedy="let TMPDIR name a folder with room",
+        )
+    _drop_output()
+    return _unwritable((error.strerror or "it failed").lower())
 
 
 def _drop_output() -> None:

@@ -1,8 +1,9 @@
 """What a serving engine release reads, refuses and reserves, as far as memory depends on it."""
 
+from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from k31ctl.core.figure import Basis
 from k31ctl.core.kv_cache import IndexFormat, KvFormat
@@ -115,6 +116,25 @@ class EngineMemory:
         for number in (self.fraction, self.fraction_with_vision):
             if number is not None and not 0 < number.value <= 1:
                 raise ValueError("a memory fraction must be above 0 and at most 1")
+        for name in _TABLES:
+            _require_default(name, getattr(self, name))
+        if self.expert_width_multiple:
+            _require_default("expert_width_multiple", self.expert_width_multiple)
+
+
+_TABLES: Final = (
+    "chunk_tokens",
+    "context",
+    "communication",
+    "graphs",
+    "moe_workspace",
+    "vision_encoder",
+)
+
+
+def _require_default(name: str, table: Mapping[str, object]) -> None:
+    if "default" not in table:
+        raise ValueError(f"{name} must have a default, for every GPU that it does not name")
 
 
 @frozen
@@ -148,6 +168,7 @@ class EngineCache:
         """State what cannot be true of a cache, so that a profile cannot say it."""
         if set(self.state_slots) != {"prefix", "no_prefix"} or min(self.state_slots.values()) < 1:
             raise ValueError("state_slots must give prefix and no_prefix, each at least 1")
+        _require_default("sparse_fp8", self.sparse_fp8)
 
 
 @frozen

@@ -1,6 +1,5 @@
 """A checkpoint folder as released: config.json, shards of safetensors, and their index."""
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +16,7 @@ from k31ctl.engine.tensors import DTYPES, Target, Tensors
 from k31ctl.engine.vision import VisionEncoder
 from k31ctl.engine.vision_shape import refuse_other_images, vision_shape
 from k31ctl.errors import InputError
+from k31ctl.outside_json import parsed
 
 _INDEX: Final = "model.safetensors.index.json"
 _TEXT_PREFIX: Final = "language_model."
@@ -143,9 +143,9 @@ def _weight_map(folder: Path) -> dict[str, str] | None:
     if not path.exists():
         return None
     try:
-        found = json.loads(path.read_bytes())["weight_map"]
+        found = parsed(path.read_bytes())["weight_map"]
         names = {str(name): Path(file).name for name, file in found.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise InputError(
             "the index is not readable", where=str(path), remedy="fetch the index again"
         ) from None

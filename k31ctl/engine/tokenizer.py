@@ -7,7 +7,6 @@ named in ``tokenizer_config.json``. Source of the pattern and of both limits: to
 import base64
 import binascii
 import codecs
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from k31ctl.core.chat_format import segments as marks
 from k31ctl.core.chat_format.output_parser import Marker
 from k31ctl.core.chat_format.segments import Segment
 from k31ctl.errors import InputError
+from k31ctl.outside_json import parsed
 
 if TYPE_CHECKING:
     import tiktoken
@@ -172,8 +172,8 @@ def _special(path: Path, *, first: int) -> dict[str, int]:
 
 def _added(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(_read(path))
-    except (ValueError, RecursionError):
+        config = parsed(_read(path))
+    except ValueError:
         raise _damaged(path, "it is not JSON") from None
     added = config.get("added_tokens_decoder") if isinstance(config, dict) else None
     if not isinstance(added, dict):

@@ -5,7 +5,6 @@ Two records are read: the manifest that fetch writes, and what the hub's own cli
 large file or git's blob id of a small one.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -22,6 +21,7 @@ from k31ctl.fetch.partial_marker import read_record
 from k31ctl.fetch.proven import ProvenFiles, Stamp, stamp_of
 from k31ctl.fetch.safe_path import is_safe
 from k31ctl.fetch.watch import Watch
+from k31ctl.outside_json import parsed
 from k31ctl.values import frozen
 
 _HUB_RECORDS: Final = Path(".cache/huggingface/download")
@@ -76,11 +76,11 @@ def expected_files(folder: Path, manifest: Path | None) -> tuple[str, tuple[Expe
 
 def _from_manifest(path: Path) -> Iterator[Expected]:
     try:
-        document: Any = json.loads(read_record(path, most_bytes=_MAX_RECORD_BYTES))
+        document: Any = parsed(read_record(path, most_bytes=_MAX_RECORD_BYTES))
         for entry in document["files"]:
             digest = entry.get("sha256") or entry.get("blob_id") or None
             yield _expected(entry["path"], entry["size_bytes"], digest)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         raise InputError(
             "the manifest is not one that this version can read",
             where=str(path),

@@ -1,13 +1,10 @@
 """The address of an endpoint as a user writes it."""
 
-import re
-from typing import Final
 from urllib.parse import urlsplit
 
 from k31ctl.errors import UsageError
 from k31ctl.fetch.wire import origin
-
-_NOT_SHOWN: Final = re.compile(r"[?#].*", re.DOTALL)  # a query may hold a signature
+from k31ctl.shown_address import shown_address
 
 
 def endpoint_from(text: str) -> str:
@@ -15,7 +12,7 @@ def endpoint_from(text: str) -> str:
     if not _is_endpoint(text):
         raise UsageError(
             "not the address of an endpoint",
-            where=_NOT_SHOWN.sub("", text.rpartition("@")[2])[:200],
+            where=shown_address(text),
             remedy="write it as https://HOST or https://HOST/PATH, and the token into HF_TOKEN",
         )
     return text.rstrip("/")

@@ -3,7 +3,6 @@
 Why huggingface_hub is not asked for the former: docs/decisions/0008-one-question-by-our-own-wire.md
 """
 
-import json
 import os
 import re
 from collections import Counter
@@ -21,6 +20,7 @@ from k31ctl.fetch.redirects import MOST_REDIRECTS, REDIRECTS, headers_for, redir
 from k31ctl.fetch.safe_path import require_safe
 from k31ctl.fetch.trouble import TransferError, broken, refused_status, unreachable
 from k31ctl.fetch.wire import Response, Wire
+from k31ctl.outside_json import parsed
 from k31ctl.values import frozen
 
 _TOKEN_VARIABLES: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
@@ -105,8 +105,8 @@ def read_snapshot(wire: Wire, question: Question) -> Snapshot:
             remedy="unset HF_HUB_OFFLINE, or copy the folder from a machine that has it",
         )
     try:
-        document = json.loads(_answer(wire, question))
-    except (ValueError, RecursionError):
+        document = parsed(_answer(wire, question))
+    except ValueError:
         raise _no_repository(question) from None
     return _snapshot(document, question)
 

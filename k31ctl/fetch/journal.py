@@ -24,6 +24,7 @@ from typing import Any, Final
 from k31ctl.errors import RefusedError
 from k31ctl.fetch.hub import HubFile
 from k31ctl.fetch.seal import is_sha256, sealed, unsealed
+from k31ctl.outside_json import parsed
 from k31ctl.values import fields_of, frozen
 
 STATE_FOLDER: Final = ".k31ctl"
@@ -239,8 +240,8 @@ def sync_folder(folder: Path) -> None:
 def _read(path: Path) -> dict[str, Any]:
     """Return a state, empty where there is none that can be read."""
     try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        found = parsed(path.read_bytes())
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -1,6 +1,5 @@
 """The sources of a folder's files, kept beside them from run to run."""
 
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Final
 
 from k31ctl.fetch.journal import STATE_FOLDER, replace
 from k31ctl.fetch.origins import Origins
+from k31ctl.outside_json import parsed
 
 _NAME: Final = "origins.json"
 
@@ -25,8 +25,8 @@ def kept_origins(folder: Path) -> Origins:
 
 def _read(path: Path) -> dict[str, list[str]]:
     try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        found = parsed(path.read_bytes())
+    except (OSError, ValueError):
         return {}
     if not isinstance(found, dict):
         return {}

@@ -1,6 +1,5 @@
 """What a folder is to hold: its commit's files as they were published, also while they arrive."""
 
-import json
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,6 +7,7 @@ from k31ctl.fetch.hub import HubFile, Snapshot
 from k31ctl.fetch.journal import STATE_FOLDER, replace
 from k31ctl.fetch.manifest import Manifest, read_manifest
 from k31ctl.fetch.partial_marker import read_record
+from k31ctl.outside_json import parsed
 from k31ctl.values import frozen
 
 _NAME: Final = "snapshot.json"
@@ -48,9 +48,9 @@ def read_listing(folder: Path) -> Listing | None:
     Raises InputError for a manifest that cannot be read.
     """
     try:
-        raw = json.loads(read_record(folder / STATE_FOLDER / _NAME, most_bytes=_MAX_BYTES))
+        raw = parsed(read_record(folder / STATE_FOLDER / _NAME, most_bytes=_MAX_BYTES))
         return _listing(raw)
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError):
         pass
     manifest = read_manifest(folder)
     return None if manifest is None else listing_of(manifest)

@@ -20,6 +20,7 @@ from typing import Any, Final
 from k31ctl.errors import RefusedError
 from k31ctl.fetch.journal import STATE_FOLDER, boot_id
 from k31ctl.fetch.own_places import opened, require_own_places
+from k31ctl.outside_json import parsed
 
 _TOUCH_S: Final = 5.0
 _SILENT_S: Final = 60.0
@@ -113,8 +114,8 @@ def _flocked(handle: int) -> bool:
 
 def _owner(handle: int) -> dict[str, Any]:
     try:
-        found = json.loads(os.pread(handle, 4096, 0) or b"{}")
-    except (ValueError, RecursionError):
+        found = parsed(os.pread(handle, 4096, 0) or b"{}")
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -1,6 +1,5 @@
 """The record beside the weights: what they are, where from, when, and under which terms."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,7 @@ from k31ctl.fetch.hub import HubFile, Snapshot
 from k31ctl.fetch.journal import replace
 from k31ctl.fetch.licence_text import LicenceText, is_licence
 from k31ctl.fetch.partial_marker import read_record
+from k31ctl.outside_json import parsed
 from k31ctl.values import fields_of, frozen
 
 MANIFEST_NAME: Final = "k31ctl-manifest.json"
@@ -157,8 +157,8 @@ def read_manifest_file(path: Path) -> Manifest:
 def manifest_from(content: bytes, *, where: str) -> Manifest:
     """Return the record that these bytes hold; raises InputError where they are none."""
     try:
-        return _manifest(json.loads(content))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return _manifest(parsed(content))
+    except (ValueError, TypeError, KeyError, AttributeError):
         raise InputError(
             f"{MANIFEST_NAME} is not a record that this version can read",
             where=where,

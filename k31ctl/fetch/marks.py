@@ -7,13 +7,13 @@ themselves: a file counts as right by its whole digest alone.
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from k31ctl.fetch.journal import STATE_FOLDER, replace
+from k31ctl.outside_json import parsed
 
 BLOCK_BYTES: Final = 8 * 2**20
 _DIGITS: Final = 16  # of each mark
@@ -65,10 +65,10 @@ def note_marks(folder: Path, path: str, digest: str, marks: Sequence[str]) -> No
 def noted_marks(folder: Path, path: str, digest: str) -> tuple[str, ...]:
     """Return the marks of the file with this digest, none where they are of another or lost."""
     try:
-        found = json.loads(_place(folder, path).read_bytes())
+        found = parsed(_place(folder, path).read_bytes())
         if found["schema"] == _SCHEMA and (found["path"], found["sha256"]) == (path, digest):
             return tuple(str(mark) for mark in found["marks"])
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError):
         pass
     return ()
 

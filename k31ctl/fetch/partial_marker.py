@@ -1,10 +1,10 @@
 """The file that says that a folder holds a part of a checkpoint, and which."""
 
-import json
 from pathlib import Path
 from typing import Any, Final
 
 from k31ctl.errors import InputError, RefusedError
+from k31ctl.outside_json import parsed
 
 MARKER_NAME: Final = "k31ctl-partial.json"
 MARKER_SCHEMA: Final = "k31ctl/partial/v1"
@@ -25,9 +25,9 @@ def read_marker(folder: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        document: Any = json.loads(read_record(path, most_bytes=_MAX_BYTES))
+        document: Any = parsed(read_record(path, most_bytes=_MAX_BYTES))
         known = document["schema"] == MARKER_SCHEMA
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError):
         known = False
     if not known:
         raise InputError(

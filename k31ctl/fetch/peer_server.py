@@ -99,7 +99,7 @@ class PeerServer(ThreadingHTTPServer):
     def url(self) -> str:
         """Where others find it: by this machine's name where it listens on every address."""
         host, port = str(self.server_address[0]), self.server_address[1]
-        if host in ("0.0.0.0", "::"):
+        if host in ("0.0.0.0", "::"):  # noqa: S104  what it may have been told
             host = socket.gethostname()
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from k31ctl.fetch.journal import STATE_FOLDER
+from k31ctl.outside_json import parsed
 from k31ctl.values import frozen
 
 JOURNAL_NAME: Final = f"{STATE_FOLDER}/verify.json"
@@ -107,10 +108,10 @@ def _entry(stamp: Stamp, digest: str) -> list[Any]:
 def _read(path: Path) -> dict[str, Any]:
     """What a journal holds; one that cannot be read is as good as none."""
     try:
-        document = json.loads(path.read_bytes())
+        document = parsed(path.read_bytes())
         if document["schema"] == _SCHEMA:
             return dict(document)
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError):
         pass
     return {}
 

@@ -5,6 +5,7 @@ from urllib.parse import quote, urljoin
 
 from k31ctl.fetch.trouble import TransferError, broken
 from k31ctl.fetch.wire import origin
+from k31ctl.shown_address import shown_address
 
 REDIRECTS: Final = (301, 302, 303, 307, 308)
 MOST_REDIRECTS: Final = 5
@@ -32,7 +33,7 @@ def redirected(url: str, target: str | None, *, where: str) -> str:
             return found
     except ValueError:
         pass
-    raise broken(f"the server redirects to no address: {target[:60]!r}", where=where)
+    raise broken(f"the server redirects to no address: {shown_address(target)[:60]!r}", where=where)
 
 
 def too_many(where: str) -> TransferError:

@@ -9,6 +9,7 @@ from k31ctl.errors import RefusedError
 from k31ctl.fetch.hub import HubFile
 from k31ctl.fetch.object_store import ObjectStore, StoredFile
 from k31ctl.fetch.seal import is_sha256, sealed, unsealed
+from k31ctl.outside_json import parsed
 from k31ctl.values import fields_of, frozen
 
 _NAME: Final = ".k31ctl/journal.json"
@@ -91,8 +92,8 @@ class StoreJournal:
 def _read(store: ObjectStore) -> dict[str, Any]:
     content = store.read_small(_NAME, most_bytes=_MAX_BYTES)
     try:
-        found = json.loads(content or b"{}")
-    except (ValueError, RecursionError):
+        found = parsed(content or b"{}")
+    except ValueError:
         return {}
     return found if isinstance(found, dict) and found.get("schema") == _SCHEMA else {}
 

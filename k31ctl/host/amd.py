@@ -4,7 +4,6 @@ Follows ``amd-smi static|metric|process --json`` of ROCm 6.4 to 7.2, which wrap 
 ``gpu_data`` since 7, and ``rocm-smi --json`` since 6.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -12,6 +11,7 @@ from typing import Any, Final
 from k31ctl.core.host import GpuProcess, Gpus, HostGpu, PcieLink, Why
 from k31ctl.host.nvidia import short_bus_id
 from k31ctl.host.probe import Missed, Probe, whole
+from k31ctl.outside_json import parsed
 
 _UNITS: Final = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
 _GENERATIONS: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
@@ -75,8 +75,8 @@ def _json(text: str, tool: str) -> Any:
     """The document in a tool's output; a warning may stand before it."""
     starts = [place for place in (text.find("["), text.find("{")) if place >= 0]
     try:
-        return json.loads(text[min(starts, default=0) :])
-    except (ValueError, RecursionError):
+        return parsed(text[min(starts, default=0) :])
+    except ValueError:
         raise Missed(Why.FAILED, f"{tool} prints something else than JSON") from None
 
 
@@ -96,7 +96,7 @@ def _size(value: Any) -> int | None:
     if not isinstance(value, dict):
         return None
     number, unit = value.get("value"), value.get("unit")
-    if not isinstance(number, int | float) or unit not in _UNITS:
+    if not isinstance(number, int | float) or not isinstance(unit, str) or unit not in _UNITS:
         return None
     return int(number * _UNITS[unit])
 

@@ -1,6 +1,5 @@
 """A server as a child of this process: its lines as they come, and its end, whoever wants it."""
 
-import json
 import os
 import signal
 import subprocess
@@ -8,6 +7,8 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
+
+from k31ctl.outside_json import parsed
 
 _GRACE_S: Final = 30.0
 _ASK_S: Final = 10.0
@@ -55,7 +56,7 @@ def served_models(port: int) -> tuple[str, ...] | None:
     url = f"http://127.0.0.1:{port}/v1/models"
     try:
         with urllib.request.urlopen(url, timeout=_ASK_S) as answer:
-            document = json.loads(answer.read(_MOST_BYTES))
+            document = parsed(answer.read(_MOST_BYTES))
         return tuple(str(entry["id"]) for entry in document["data"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

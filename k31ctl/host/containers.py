@@ -1,11 +1,11 @@
 """Container runtimes and how they give GPUs to containers."""
 
-import json
 import re
 from typing import Any, Final
 
 from k31ctl.core.host import Containers
 from k31ctl.host.probe import Missed, Probe
+from k31ctl.outside_json import parsed
 
 _VERSION: Final = re.compile(r"\d+\.\d+[\w.+~-]*")
 _MARKS: Final = ("/.dockerenv", "/run/.containerenv")
@@ -47,10 +47,10 @@ def _docker(probe: Probe) -> tuple[dict[str, Any], str]:
     if not probe.has("docker"):
         return {}, ""
     try:
-        told = json.loads(probe.run("docker", "info", "--format", "{{json .}}"))
+        told = parsed(probe.run("docker", "info", "--format", "{{json .}}"))
     except Missed as missed:
         return {}, missed.why
-    except (ValueError, RecursionError):
+    except ValueError:
         return {}, "docker info prints something else than JSON"
     if not isinstance(told, dict):
         return {}, "docker info prints something else than it should"

@@ -4,7 +4,6 @@ Follows the text of ``nvidia-smi -q`` from drivers 535 to 610, whose sections mo
 were once throttle reasons, and uncorrectable SRAM errors once were one number.
 """
 
-import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,10 +18,11 @@ from k31ctl.core.host import (
     Why,
 )
 from k31ctl.host.probe import Missed, Probe, whole
+from k31ctl.outside_json import parsed
 
 NVML_CHILD: Final = Path(__file__).with_name("nvml_child.py")
 _GPU: Final = re.compile(r"GPU ([0-9A-Fa-f]+:[0-9A-Fa-f]+:[0-9A-Fa-f]+\.[0-9A-Fa-f])")
-_ENTRY: Final = re.compile(r"( *)(.*?)\s*(?:\s:\s*(.*))?")
+_COLON: Final = re.compile(r"\s:")
 _UNITS: Final = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _SLOWDOWNS: Final = (
     "HW Slowdown",
@@ -121,14 +121,15 @@ def _entries(lines: Sequence[str]) -> Iterator[_Entry]:
     """Every ``key : value`` with the headings above it, which indentation tells."""
     above: list[tuple[int, str]] = []
     for line in lines:
-        found = _ENTRY.fullmatch(line.rstrip())
-        if found is None or not found[2]:
+        depth, text = len(line) - len(line.lstrip(" ")), line.strip()
+        if not text or text.startswith(":"):
             continue
-        depth, key = len(found[1]), found[2]
+        colon = _COLON.search(text)
+        key = (text if colon is None else text[: colon.start()]).rstrip()
         while above and above[-1][0] >= depth:
             above.pop()
-        if found[3] is not None:
-            yield (*(heading for _, heading in above), key), found[3].strip()
+        if colon is not None:
+            yield (*(heading for _, heading in above), key), text[colon.end() :].strip()
         above.append((depth, key))
 
 
@@ -262,7 +263,7 @@ def short_bus_id(text: str) -> str:
 def parse_nvml(text: str) -> Gpus:
     """What the NVML process printed; raises Missed where that is not its form."""
     try:
-        told: Any = json.loads(text)
+        told: Any = parsed(text)
         return Gpus(
             gpus=tuple(_of_nvml(index, entry) for index, entry in enumerate(told["gpus"])),
             driver=str(told["driver"]),

@@ -1,6 +1,5 @@
 """Versions of the engines and of what they need, in this interpreter or a named one."""
 
-import json
 import os
 import re
 import sys
@@ -8,6 +7,7 @@ from typing import Any, Final
 
 from k31ctl.core.host import Software, Why
 from k31ctl.host.probe import Missed, Probe
+from k31ctl.outside_json import parsed
 
 DISTRIBUTIONS: Final = (
     "vllm",
@@ -45,7 +45,7 @@ def software(probe: Probe, interpreter: str | None) -> Software:
         return Software(interpreter=sys.executable, distributions=_here())
     told = probe.run(interpreter, "-I", "-B", "-c", _ASK, *DISTRIBUTIONS)
     try:
-        found: Any = json.loads(told)
+        found: Any = parsed(told)
     except ValueError:
         found = None
     if not isinstance(found, dict):

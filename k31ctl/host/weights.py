@@ -1,6 +1,5 @@
 """The folder of the weights, asked for by a process that may be left behind."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -8,6 +7,7 @@ from typing import Any, Final
 from k31ctl.core.host import DiskRead, WeightsFolder, Why
 from k31ctl.host.probe import Missed, Probe
 from k31ctl.host.system import filesystem_of
+from k31ctl.outside_json import parsed
 
 WEIGHTS_CHILD: Final = Path(__file__).with_name("weights_child.py")
 
@@ -16,7 +16,7 @@ def weights(probe: Probe, folder: Path) -> WeightsFolder:
     """Room, files and measured read speed of a folder; raises Missed where it cannot be read."""
     try:
         told = probe.run(sys.executable, "-I", "-S", "-B", str(WEIGHTS_CHILD), str(folder))
-        found: Any = json.loads(told)
+        found: Any = parsed(told)
     except Missed as missed:
         why = "does not answer in time" if missed.kind is Why.SLOW else missed.why.split(": ")[-1]
         raise Missed(missed.kind, f"{folder}: {why}") from None

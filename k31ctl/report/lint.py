@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from k31ctl.core.gates import Gate, require_all, require_names
+from k31ctl.core.launch_secrets import stated_secrets, without_secrets
 from k31ctl.core.rules import Finding, Severity
 from k31ctl.core.rules.open_values import known_or
 from k31ctl.errors import InputError, K31Error, RefusedError, UsageError
@@ -41,20 +42,28 @@ def show_lint(
     result = lint_result(files)
     require_names(gates, result)
     written = _write_fixes(files) if fix else ()
+    secrets = _secrets(files)
     if markdown is not None:
-        write_all({markdown: markdown_text(files)})
+        write_all({markdown: without_secrets(markdown_text(files), secrets)})
     match output:
         case "json":
-            sys.stdout.write(_document(files, asked, result, gates, written))
+            text = _document(files, asked, result, gates, written)
         case "sarif":
-            sys.stdout.write(sarif_document(files))
+            text = sarif_document(files)
         case "github":
-            sys.stdout.write("".join(f"{line}\n" for line in github_lines(files)))
+            text = "".join(f"{line}\n" for line in github_lines(files))
         case "gitlab":
-            sys.stdout.write(gitlab_document(files))
+            text = gitlab_document(files)
         case _:
-            lines = _text(files, written)
-            sys.stdout.write("".join(f"{_printable(line)}\n" for line in lines))
+            text = "".join(f"{_printable(line)}\n" for line in _text(files, written))
+    sys.stdout.write(without_secrets(text, secrets))
+
+
+def _secrets(files: Sequence[LintedFile]) -> frozenset[str]:
+    """Keys that stand in the files and commands: what is shown may go into a public log."""
+    texts = [each.source.text for each in files if each.source is not None]
+    texts += ["\n".join(one.found.texts) for each in files for one in each.launches]
+    return frozenset().union(*map(stated_secrets, texts))
 
 
 def require_no_errors(files: Sequence[LintedFile], gates: Sequence[Gate]) -> None:

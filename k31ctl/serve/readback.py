@@ -1,12 +1,13 @@
 """Asking a running server for its version, its arguments and its capacity."""
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from k31ctl.core.rules.readback import Running
 from k31ctl.errors import EndpointError, UsageError
+from k31ctl.outside_json import parsed
+from k31ctl.shown_address import shown_address
 
 MOST_BYTES: Final = 8 << 20
 TIMEOUT_S: Final = 10.0
@@ -17,9 +18,9 @@ _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 def running_server(engine: str, url: str) -> Running:
     """Return what the server at an address says of itself; EndpointError where it does not."""
     base = url.rstrip("/").removesuffix("/v1")
-    if not base.startswith(("http://", "https://")):
+    if not base.startswith(("http://", "https://")) or any(mark in base for mark in "?#@"):
         raise UsageError(
-            f"{url[:80]!r} is not the address of a server",
+            f"{shown_address(url)!r} is not the address of a server alone",
             where="--readback",
             remedy="write it as http://localhost:8000",
         )
@@ -88,8 +89,8 @@ def _whole(value: object) -> int | None:
 
 def _json(base: str, path: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(_text(base, path))
-    except (ValueError, RecursionError):
+        found = parsed(_text(base, path))
+    except ValueError:
         found = None
     if not isinstance(found, dict):
         raise EndpointError(

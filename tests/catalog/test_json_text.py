@@ -28,7 +28,7 @@ def test_a_folder_stands_for_the_config_inside_it(tmp_path: Path) -> None:
         (b'{"a": ' + b"9" * 5000 + b"}", "not readable as JSON"),
         (b'{"a": "\xff"}', "not UTF-8 text"),
         (b'{"a": ' + b"[" * 100 + b"]" * 100 + b"}", "nested deeper than 64 levels"),
-        (b'{"a": ' + b"[" * 200_000, "nested deeper than 64 levels"),
+        (b'{"a": ' + b"[" * 200_000, "nested too deep to read"),
         (b" " * (8 * 2**20 + 1), "larger than 8388608 bytes"),
     ],
 )

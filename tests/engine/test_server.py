@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from k31ctl.engine.service.limits import Limits
 from k31ctl.engine.service.server import run_service
 from k31ctl.errors import InputError
-from tests.engine.scripted import ScriptedGenerator, gauge, small_model, wait_until
+from tests.engine.scripted import ScriptedGenerator, gauge, served, small_model, wait_until
 
 PROGRAM = """
 import sys
@@ -89,3 +90,51 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
         with pytest.raises(InputError) as refused:
             run_service(small_model(tmp_path), ScriptedGenerator(lambda _: ()), port=port)
     assert refused.value.where == f"127.0.0.1:{port}"
+
+
+def connected(url: str, sent: bytes) -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=60)
+    client.sendall(sent)
+    return client
+
+
+def health(url: str) -> int:
+    with connected(url, b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n") as client:
+        return answer_of(client)[0]
+
+
+def test_one_connection_too_many_is_told_to_come_back(tmp_path: Path) -> None:
+    generator = ScriptedGenerator(lambda _: [65])
+    with served(small_model(tmp_path), generator, limits=Limits(max_connections=2)) as url:
+        silent = [connected(url, b"GET /health HT") for _ in range(2)]
+        with connected(url, b"") as another:
+            assert answer_of(another)[0] == 503
+        for client in silent:
+            client.close()
+        wait_until(lambda: health(url) == 200)
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /health HTTP/1.1\r\nHost: a\r\nX: "])
+def test_a_client_that_does_not_say_what_it_wants_is_hung_up_on(
+    tmp_path: Path, begun: bytes
+) -> None:
+    generator = ScriptedGenerator(lambda _: [65])
+    with (
+        served(small_model(tmp_path), generator, limits=Limits(head_s=0.2)) as url,
+        connected(url, begun) as client,
+    ):
+        status, text = answer_of(client)
+        assert (status, "did not begin and end its headers" in text) == (408, True)
+        assert client.recv(1) == b""
+
+
+def test_a_second_request_may_not_trickle_in_either(tmp_path: Path) -> None:
+    generator = ScriptedGenerator(lambda _: [65])
+    asked = b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"
+    with (
+        served(small_model(tmp_path), generator, limits=Limits(head_s=0.2)) as url,
+        connected(url, asked) as client,
+    ):
+        assert answer_of(client)[0] == 200
+        client.sendall(b"GET /hea")
+        assert answer_of(client)[0] == 408

@@ -47,7 +47,7 @@ class Service:
     def __init__(
         self, model: ServedModel, generator: Generator, *, limits: Limits, api_key: str | None
     ) -> None:
-        self._model, self._generator, self._limits = model, generator, limits
+        self._model, self._generator, self.limits = model, generator, limits
         self._api_key = api_key
         self._bodies = Bodies(limits)
         self._metrics = measured.Metrics()
@@ -129,7 +129,7 @@ class Service:
             return JSONResponse(document, headers=headers)
         pieces = _pieces(deltas, reader, writer)
         first = await unless_gone(request.receive, anext(pieces))
-        stall_s = self._limits.stall_s
+        stall_s = self.limits.stall_s
         return EventStream(first, pieces, headers=headers, stall_s=stall_s)
 
     async def _task(self, request: Request, reading: Reading) -> Task:
@@ -142,14 +142,14 @@ class Service:
             self._bodies.release(len(body))
 
     def _check_room(self) -> None:
-        if self._num_requests >= self._limits.max_requests:
+        if self._num_requests >= self.limits.max_requests:
             raise ApiError(503, f"{self._num_requests} requests are open already: try again")
 
     def _understood(self, body: bytes, reading: Reading) -> Task:
         given = json_object(body)
         self._check_model(given.get("model"))
         try:
-            return reading(given, self._model, self._limits)
+            return reading(given, self._model, self.limits)
         except RecursionError:
             raise ApiError(400, "the body is nested too deeply") from None
 
@@ -164,7 +164,7 @@ class Service:
         """What each token brings; an empty list first, once the request is let in."""
         self._check_room()
         image_bytes = sum(len(image.rgb) for image in task.work.images)
-        if self._image_bytes + image_bytes > self._limits.max_open_image_bytes:
+        if self._image_bytes + image_bytes > self.limits.max_open_image_bytes:
             raise ApiError(503, "too many images at a time: try again")
         self._num_requests += 1
         self._image_bytes += image_bytes
@@ -188,7 +188,7 @@ class Service:
 
     async def _tokens(self, task: Task, begun_s: float) -> AsyncGenerator[GeneratedToken, None]:
         """The generator's tokens, each in time."""
-        deadline = asyncio.get_running_loop().time() + self._limits.request_s
+        deadline = asyncio.get_running_loop().time() + self.limits.request_s
         last_s = 0.0
         async with aclosing(self._generator.generate(task.work)) as tokens:
             while True:
@@ -196,7 +196,7 @@ class Service:
                     async with asyncio.timeout_at(deadline):
                         token = await anext(tokens, None)
                 except TimeoutError:
-                    text = f"the answer took more than {self._limits.request_s:g} seconds"
+                    text = f"the answer took more than {self.limits.request_s:g} seconds"
                     raise ApiError(504, text) from None
                 if token is None:
                     return
@@ -243,7 +243,7 @@ class Service:
         given = json_object(body)
         self._check_model(given.get("model"))
         try:
-            return prompt_ids(given, self._model, self._limits)
+            return prompt_ids(given, self._model, self.limits)
         except RecursionError:
             raise ApiError(400, "the body is nested too deeply") from None
 

@@ -66,7 +66,7 @@ def configured(service: Service) -> uvicorn.Config:
         log_level="warning",
         access_log=False,
         lifespan="off",
-        http=Protocol,
+        http=type("Limited", (Protocol,), {"limits": service.limits}),
         timeout_keep_alive=_KEPT_ALIVE_S,
         timeout_graceful_shutdown=_GRACE_S,
     )

@@ -6,6 +6,7 @@ T tokens, I inputs, O outputs, D width.
 import math
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch.nn import functional
 
 from k31ctl.engine.config import Activation
 from k31ctl.engine.kernels import choice
-from k31ctl.engine.tensors import Target, Tensors
+from k31ctl.engine.tensors import Kernels, Target, Tensors
 
 # Rows that oneDNN orders the weights for: measured as good for one row as for hundreds.
 _REORDERED_FOR_ROWS = 512
@@ -66,7 +67,7 @@ class Linear:
 
 def _kept(weight_OI: Tensor, target: Target) -> tuple[Form, Any, float]:
     """The fastest form that computes the same, the matrix in it, and the scale of products."""
-    if weight_OI.is_meta or not target.reordered or target.device.type != "cpu":
+    if weight_OI.is_meta or target.kernels is Kernels.PLAIN or target.device.type != "cpu":
         return Form.PLAIN, weight_OI, 1.0
     is_float = target.dtype == torch.float32
     if is_float and (scaled := _halved(weight_OI)) is not None:
@@ -114,16 +115,23 @@ def situ(
     return bounded.mul_(torch.sigmoid(g)).mul_(u).to(gate.dtype)
 
 
-def activate(activation: Activation, gate: Tensor, up: Tensor, *, target: Target) -> Tensor:
-    """The gated activation that a configuration names."""
+Activate = Callable[[Tensor, Tensor], Tensor]
+
+
+def activation_of(activation: Activation, target: Target) -> Activate:
+    """The gated activation that a configuration names, as a function of gate and up."""
     if activation.gate_bound is None:
-        return functional.silu(gate) * up
+        return _silu
     bounded: Callable[..., Tensor] = situ
     if choice(target).uses_triton:
         from k31ctl.engine.kernels import situ as kernel  # noqa: PLC0415 - imports Triton
 
         bounded = kernel.situ
-    return bounded(gate, up, gate_bound=activation.gate_bound, up_bound=activation.up_bound)
+    return partial(bounded, gate_bound=activation.gate_bound, up_bound=activation.up_bound)
+
+
+def _silu(gate: Tensor, up: Tensor) -> Tensor:
+    return functional.silu(gate) * up
 
 
 class GatedMlp:
@@ -136,12 +144,11 @@ class GatedMlp:
         up = tensors.take("up_proj.weight", width, hidden)
         self._gate_up = Linear([gate, up], target)
         self._down = Linear([tensors.take("down_proj.weight", hidden, width)], target)
-        self._activation, self._target = activation, target
+        self._activate = activation_of(activation, target)
 
     def __call__(self, x_TD: Tensor) -> Tensor:
         """The output for each token."""
-        gate, up = self._gate_up.split(x_TD)
-        return self._down(activate(self._activation, gate, up, target=self._target))
+        return self._down(self._activate(*self._gate_up.split(x_TD)))
 
 
 Mlp = Callable[[Tensor], Tensor]

@@ -65,21 +65,21 @@ class Linear:
         return parts
 
 
-def _kept(weight_OI: Tensor, target: Target) -> tuple[Form, Any, float]:
+def _kept(weight_OI: Tensor, target: Target) -> tuple[Form, Any, Tensor | None]:
     """The fastest form that computes the same, the matrix in it, and the scale of products."""
     if weight_OI.is_meta or target.kernels is Kernels.PLAIN or target.device.type != "cpu":
-        return Form.PLAIN, weight_OI, 1.0
+        return Form.PLAIN, weight_OI, None
     is_float = target.dtype == torch.float32
     if is_float and (scaled := _halved(weight_OI)) is not None:
         return Form.HALF, *scaled
     has_mkldnn = torch.backends.mkldnn.is_available()
     if has_mkldnn and (is_float or torch.ops.mkldnn._is_mkldnn_bf16_supported()):
         order = torch.ops.mkldnn._reorder_linear_weight
-        return Form.REORDERED, order(weight_OI, _REORDERED_FOR_ROWS), 1.0
-    return Form.PLAIN, weight_OI, 1.0
+        return Form.REORDERED, order(weight_OI, _REORDERED_FOR_ROWS), None
+    return Form.PLAIN, weight_OI, None
 
 
-def _halved(weight_OI: Tensor) -> tuple[Any, float] | None:
+def _halved(weight_OI: Tensor) -> tuple[Any, Tensor] | None:
     """A matrix as FBGEMM reads it, where float16 holds it: so it does whatever was bf16 or MXFP4.
 
     Half the bytes of float32 are half the time where one token reads them all.
@@ -92,7 +92,7 @@ def _halved(weight_OI: Tensor) -> tuple[Any, float] | None:
     half_OI = (weight_OI * scale).half()
     if float((half_OI.float() / scale - weight_OI).abs().amax()) > largest * _MOST_LOST:
         return None
-    return torch.ops.quantized.linear_prepack_fp16(half_OI.float(), None), 1 / scale
+    return torch.ops.quantized.linear_prepack_fp16(half_OI.float(), None), torch.tensor(1 / scale)
 
 
 def rms_norm(x_TD: Tensor, weight_D: Tensor, eps: float) -> Tensor:

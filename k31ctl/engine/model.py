@@ -291,8 +291,8 @@ class Model:
             )
         return (
             *linear,
-            f"SiTU, KDA of single tokens, packed experts, sparse attention: {kernels}",
+            f"SiTU, KDA, packed experts, sparse attention: {kernels}",
             "everything else: torch",
             *streamed,
-            "KDA: token by token for one token, in chunks of 64 beyond",
+            "KDA: token by token for one token, in chunks beyond",
         )

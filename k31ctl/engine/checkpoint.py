@@ -13,8 +13,9 @@ from torch import Tensor
 from k31ctl.catalog.json_text import read_json_config
 from k31ctl.core.expert_budget import Budget
 from k31ctl.engine.config import EngineConfig, engine_config
+from k31ctl.engine.expert_files import ExpertFiles
 from k31ctl.engine.model import Model
-from k31ctl.engine.streamed import ExpertFiles, ExpertStore
+from k31ctl.engine.streamed import ExpertStore
 from k31ctl.engine.tensors import DTYPES, Target, Tensors
 from k31ctl.engine.vision import VisionEncoder
 from k31ctl.engine.vision_shape import refuse_other_images, vision_shape
@@ -51,7 +52,7 @@ class Checkpoint:
         config, where = read_json_config(self.folder)
         return engine_config(config, where=str(where))
 
-    @property
+    @cached_property
     def prefix(self) -> str:
         """What stands in front of the names of the text model."""
         return _TEXT_PREFIX if any(name.startswith(_TEXT_PREFIX) for name in self.files) else ""

@@ -4,14 +4,11 @@ Two shelves: their bytes as stored, in host memory, and the experts ready to com
 device. The least recently used make room before anything new is read.
 """
 
-import json
-import os
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from enum import StrEnum
-from pathlib import Path
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
@@ -19,12 +16,11 @@ import torch
 from torch import Tensor
 
 from k31ctl.core.expert_budget import Budget
-from k31ctl.engine.tensors import DTYPES, Target, Tensors
+from k31ctl.engine.expert_files import ExpertFiles
+from k31ctl.engine.tensors import Target, Tensors
 from k31ctl.errors import InputError, RefusedError
 
 T = TypeVar("T")
-# Type, shape, and the first byte and the one behind the last.
-Place = tuple[torch.dtype, list[int], int, int]
 Build = Callable[[Tensors], Any]
 Guess = Callable[[Tensor], Tensor]
 
@@ -77,88 +73,6 @@ class Shelf(Generic[T]):
         return value
 
 
-class ExpertFiles:
-    """Where the tensors of experts lie, and their bytes in one read where they adjoin."""
-
-    def __init__(self, folder: Path, files: dict[str, str]) -> None:
-        self._folder, self._files = folder, files
-        self._headers: dict[str, tuple[int, dict[str, Place]]] = {}
-        self._states: dict[str, tuple[int, int, int]] = {}
-
-    def num_bytes(self, names: Iterable[str]) -> int:
-        """Bytes of some tensors."""
-        return sum(end - begin for _, _, begin, end in (self._place(name) for name in names))
-
-    def read(self, names: list[str]) -> dict[str, Tensor]:
-        """Tensors of one file; raises InputError where the file ends early or cannot be read."""
-        places = {name: self._place(name) for name in names}
-        begin = min(place[2] for place in places.values())
-        end = max(place[3] for place in places.values())
-        files = {self._files[name] for name in names}
-        if len(files) == 1 and end - begin == self.num_bytes(names):
-            block = self._bytes(files.pop(), begin, end)
-            parts = {name: block[p[2] - begin : p[3] - begin] for name, p in places.items()}
-        else:
-            parts = {n: self._bytes(self._files[n], p[2], p[3]) for n, p in places.items()}
-        return {
-            name: part.view(places[name][0]).view(places[name][1]) for name, part in parts.items()
-        }
-
-    def _bytes(self, file: str, begin: int, end: int) -> Tensor:
-        buffer, done = bytearray(end - begin), 0
-        try:
-            descriptor = os.open(self._folder / file, os.O_RDONLY)
-            try:
-                found = os.fstat(descriptor)
-                while got := os.preadv(descriptor, [memoryview(buffer)[done:]], begin + done):
-                    done += got
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise self._damaged(file, error.strerror or "the read failed") from None
-        if done < len(buffer):
-            raise self._damaged(file, f"it ends at byte {found.st_size:,}, and {end:,} are needed")
-        if self._states.setdefault(file, _state(found)) != _state(found):
-            raise self._damaged(file, "it is not the file any more that was opened at first")
-        return torch.frombuffer(buffer, dtype=torch.uint8)
-
-    def _place(self, name: str) -> Place:
-        file = self._files[name]
-        if file not in self._headers:
-            self._headers[file] = self._header(file)
-        start, places = self._headers[file]
-        if name not in places:
-            raise self._damaged(file, f"{name} is not in it, or of no type that is computed with")
-        dtype, shape, begin, end = places[name]
-        return dtype, shape, start + begin, start + end
-
-    def _header(self, file: str) -> tuple[int, dict[str, Place]]:
-        """Read anew: what safetensors opened at loading does not tell its offsets."""
-        size = int.from_bytes(self._bytes(file, 0, 8).numpy().tobytes(), "little")
-        try:
-            found = json.loads(self._bytes(file, 8, 8 + size).numpy().tobytes())
-        except (ValueError, MemoryError, OverflowError):
-            raise self._damaged(file, "its header is none") from None
-        places = {
-            name: (DTYPES[each["dtype"]], list(each["shape"]), *each["data_offsets"])
-            for name, each in found.items()
-            if name in self._files and each["dtype"] in DTYPES
-        }
-        return 8 + size, places
-
-    def _damaged(self, file: str, why: str) -> InputError:
-        return InputError(
-            f"{file} cannot be read: {why}",
-            where=str(self._folder),
-            remedy="k31ctl verify says what is wrong with it",
-        )
-
-
-def _state(found: os.stat_result) -> tuple[int, int, int]:
-    """What changes when a file is written to or replaced."""
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
 class Source(StrEnum):
     """Where an expert was when it was needed, and how many were read before they were."""
 
@@ -200,8 +114,10 @@ class ExpertStore:
         device = target.device
         if device not in self._ready:
             self._ready[device] = Shelf(self.budget.device_bytes, name=f"ready on {device}")
-        itemsize = None if packed else target.dtype.itemsize
-        made = StreamedExperts(self, self._ready[device], prefix, build, guess, itemsize)
+        ready, itemsize = self._ready[device], target.dtype.itemsize
+        made = StreamedExperts(
+            self, ready, prefix, build, guess=guess, itemsize=itemsize, packed=packed
+        )
         if self._layers:
             self._layers[-1].after = made
         self._layers.append(made)
@@ -266,11 +182,14 @@ class StreamedExperts:
         ready: Shelf[Any],
         prefix: str,
         build: Build,
+        *,
         guess: Guess,
-        itemsize: int | None,
+        itemsize: int,
+        packed: bool,
     ) -> None:
         self._store, self._ready, self._prefix = store, ready, prefix
-        self._build, self._guess, self._itemsize = build, guess, itemsize
+        self._build, self._guess = build, guess
+        self._itemsize, self._stays_packed = itemsize, packed
 
     def __getitem__(self, number: int) -> Any:
         """An expert, read if need be."""
@@ -289,7 +208,7 @@ class StreamedExperts:
 
     def _most_bytes(self, tensors: Mapping[str, Tensor]) -> int:
         """What an expert takes at most once it is ready."""
-        if self._itemsize is None:
+        if self._stays_packed and any(name.endswith("packed") for name in tensors):
             return sum(part.nbytes for part in tensors.values())
         return sum(
             part.numel() * self._itemsize * (2 if name.endswith("packed") else 1)

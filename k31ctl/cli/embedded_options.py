@@ -1,6 +1,7 @@
 """The options of the embedded engine, which ``serve`` and ``smoke`` share."""
 
 import os
+import re
 from collections.abc import Collection
 from enum import StrEnum
 from importlib.util import find_spec
@@ -9,19 +10,21 @@ from typing import Annotated, Final
 
 import typer
 
+from k31ctl import units
 from k31ctl.cli.options import said
 from k31ctl.errors import InputError, UsageError
 
 _PANEL: Final = "Embedded engine"
 _NEEDED: Final = ("torch", "safetensors", "tiktoken", "PIL", "starlette", "uvicorn")
 _MOST_KEY_BYTES: Final = 4096
+_DEVICE: Final = re.compile(r"cpu|cuda(:[0-9]{1,3})?", re.ASCII)
 API_KEY_VARIABLE: Final = "K31CTL_API_KEY"
 LOOPBACK: Final = "127.0.0.1"
 PORT: Final = 8000
 # Parameters of ``serve`` that are this engine's alone, and those that it shares with others.
 _OWN: Final = {
     *("host", "device", "dtype", "layers", "experts", "plain", "max_num_seqs", "kv_memory"),
-    "api_key_file",
+    *("api_key_file", "experts_stored", "experts_ready"),
 }
 _SHARED: Final = {
     *("model", "engine", "max_model_len", "served_name", "port", "profiles", "as_json"),
@@ -40,6 +43,7 @@ class ExpertForm(StrEnum):
 
     PACKED = "packed"
     PLAIN = "plain"
+    STREAMED = "streamed"
 
 
 class LayerRange(tuple[int, int]):
@@ -66,7 +70,12 @@ def as_range(layers: LayerRange | None) -> range | None:
 
 DeviceOpt = Annotated[
     str | None,
-    typer.Option("--device", metavar="NAME", help="cpu, cuda or cuda:N.", rich_help_panel=_PANEL),
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        help="cpu or cuda:N; several take stages.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 DtypeOpt = Annotated[
     Dtype | None,
@@ -84,7 +93,27 @@ LayersOpt = Annotated[
 ]
 ExpertsOpt = Annotated[
     ExpertForm | None,
-    typer.Option("--experts", help="How to hold MXFP4 experts.", rich_help_panel=_PANEL),
+    typer.Option("--experts", help="How to hold experts.", rich_help_panel=_PANEL),
+]
+ExpertsStoredOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--experts-stored",
+        metavar="SIZE",
+        parser=said("--experts-stored", units.parse_bytes),
+        help="Most of streamed ones, as in the files.",
+        rich_help_panel=_PANEL,
+    ),
+]
+ExpertsReadyOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--experts-ready",
+        metavar="SIZE",
+        parser=said("--experts-ready", units.parse_bytes),
+        help="Most of streamed ones, ready on a device.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 PlainOpt = Annotated[
     bool,
@@ -116,7 +145,7 @@ def refuse_others(said: Collection[str]) -> None:
     others = sorted(set(said) - _OWN - _SHARED)
     if others:
         raise UsageError(
-            "the embedded engine starts here, on one device, and has no such option",
+            "the embedded engine starts here, on one machine, and has no such option",
             where=", ".join(_flag(name) for name in others),
             remedy="leave it out; k31ctl serve --help has a panel of its options",
         )
@@ -152,15 +181,28 @@ def require_engine() -> None:
 
 
 def checked_device(text: str | None) -> str:
-    """Return the device; raises UsageError for what is none."""
-    name = text or ""
-    if name not in ("", "cpu", "cuda") and not (
-        name.startswith("cuda:") and name[5:].isascii() and name[5:].isdigit()
-    ):
+    """Return the devices, with commas between them; raises UsageError for what is none."""
+    if text is None:
+        return ""
+    names = text.split(",")
+    for name in names:
+        if _DEVICE.fullmatch(name) is None or (name == "cpu") != (names[0] == "cpu"):
+            raise UsageError(
+                f"{name[:40]!r} is no device, or none beside {names[0][:40]}",
+                where="--device",
+                remedy="use cpu, cuda, or several such as cuda:0,cuda:1",
+            )
+    return text
+
+
+def check_streamed(experts: ExpertForm | None, stored: int | None, ready: int | None) -> None:
+    """Refuse sizes of what is kept of streamed experts where none are streamed."""
+    if experts is not ExpertForm.STREAMED and (stored is not None or ready is not None):
         raise UsageError(
-            f"{name[:40]!r} is no device", where="--device", remedy="use cpu, cuda or cuda:N"
+            "no experts are streamed, whose sizes these are",
+            where="--experts-stored, --experts-ready",
+            remedy="add --experts streamed, or leave them out",
         )
-    return name
 
 
 def api_key(file: Path | None) -> str | None:

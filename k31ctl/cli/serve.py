@@ -54,6 +54,8 @@ def serve(
     dtype: embedded.DtypeOpt = None,
     layers: embedded.LayersOpt = None,
     experts: embedded.ExpertsOpt = None,
+    experts_stored: embedded.ExpertsStoredOpt = None,
+    experts_ready: embedded.ExpertsReadyOpt = None,
     plain: embedded.PlainOpt = False,
     max_num_seqs: embedded.MaxNumSeqsOpt = 8,
     kv_memory: opt.KvMemoryOpt = None,
@@ -77,6 +79,7 @@ def serve(
     said = said_by_user(ctx)
     if engine.partition("@")[0] == "embedded":
         embedded.refuse_others(said)
+        embedded.check_streamed(experts, experts_stored, experts_ready)
         from k31ctl.cli.serve_embedded import Endpoint, serve_embedded
         from k31ctl.core.embedded import Wish as EmbeddedWish
 
@@ -85,6 +88,8 @@ def serve(
             dtype=dtype or "",
             layers=embedded.as_range(layers),
             experts=experts or "",
+            experts_stored_bytes=experts_stored,
+            experts_ready_bytes=experts_ready,
             is_plain=plain,
             num_requests=max_num_seqs,
             max_model_len=max_model_len,

@@ -34,7 +34,7 @@ def serve_embedded(
     from k31ctl.catalog.store import Store, default_folders
     from k31ctl.fetch.partial_marker import require_whole
     from k31ctl.host.free_memory import free_host_bytes, this_machine
-    from k31ctl.report.embedded import show_choice, show_serving
+    from k31ctl.report.embedded import show_choice, show_expert_uses, show_serving
     from k31ctl.serve.local_model import checkpoint_at
 
     store = Store(default_folders(profiles or ()))
@@ -44,20 +44,21 @@ def serve_embedded(
     shape = model_at(folder)
     release = resolve_engine(store, engine, shape)
     require_engine()
+    from k31ctl.engine.checkpoint import Checkpoint
     from k31ctl.engine.service.model_stepper import opened
     from k31ctl.engine.service.server import run_service
     from k31ctl.engine.start import choose, loaded, require_ends
 
     free = free_host_bytes(this_machine())
-    choice = choose(folder, shape, release, wish, host_free_bytes=free)
-    require_ends(folder, choice)
+    choice = choose(Checkpoint(folder), shape, release, wish, host_free_bytes=free)
+    require_ends(choice)
     name = endpoint.served_name or shape.id
     if not as_json:
-        show_choice(shape, choice.plan, choice.reasons, layers=wish.layers)
-    model = loaded(folder, choice)
+        show_choice(shape, choice.stages, choice.reasons, layers=wish.layers)
+    model = loaded(choice)
     load = choice.plan.load
     served, generator = opened(
-        folder,
+        choice.checkpoint,
         choice.target,
         name=name,
         num_slots=load.num_requests,
@@ -74,7 +75,7 @@ def serve_embedded(
             when_ready=lambda url: show_serving(
                 url,
                 name,
-                choice.plan,
+                choice.stages,
                 reasons=choice.reasons,
                 paths=model.paths(),
                 inputs={
@@ -84,10 +85,13 @@ def serve_embedded(
                     "dtype": wish.dtype,
                     "layers": list(wish.layers) if wish.layers is not None else None,
                     "experts": wish.experts,
+                    "experts_stored_bytes": wish.experts_stored_bytes,
+                    "experts_ready_bytes": wish.experts_ready_bytes,
                     "plain": wish.is_plain,
                     "host": endpoint.host,
                     "port": endpoint.port,
                 },
                 as_json=as_json,
             ),
+            when_ended=lambda: show_expert_uses(generator.load().expert_uses, as_json=as_json),
         )

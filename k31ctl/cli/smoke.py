@@ -57,6 +57,8 @@ def smoke(
     dtype: embedded.DtypeOpt = None,
     layers: embedded.LayersOpt = None,
     experts: embedded.ExpertsOpt = None,
+    experts_stored: embedded.ExpertsStoredOpt = None,
+    experts_ready: embedded.ExpertsReadyOpt = None,
     only: OnlyOpt = None,
     skip: SkipOpt = None,
     timeout: TimeoutOpt = None,
@@ -77,6 +79,7 @@ def smoke(
 
     k31ctl smoke weights --layers 0-3 --device cuda --json
     """
+    embedded.check_streamed(experts, experts_stored, experts_ready)
     embedded.require_engine()
     from k31ctl.catalog.store import Store, default_folders
     from k31ctl.core.ladder import RUNGS
@@ -95,6 +98,8 @@ def smoke(
             dtype=dtype or "",
             layers=layers,
             experts=experts or "",
+            experts_stored_bytes=experts_stored,
+            experts_ready_bytes=experts_ready,
             is_plain=plain,
             hashes=hashes,
             on=on,

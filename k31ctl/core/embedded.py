@@ -31,6 +31,7 @@ _FLOAT32_BYTES: Final = 4
 _PATCH_BYTES: Final = 55_000
 _PATCH_MEASURED_AT: Final = 1024 * _FLOAT32_BYTES
 _SIGHT: Final = (Group.VISION, Group.PROJECTOR)
+EXPERTS: Final = (Group.EXPERT_VALUES, Group.EXPERT_SCALES)
 # Never rounded to bf16, whatever the engine computes in.
 _KEPT_IN_FLOAT32: Final = (Group.KDA_SMALL, Group.LAYER_NORMS, Group.ROUTER, Group.OUTPUT)
 
@@ -44,6 +45,8 @@ class Wish:
     layers: range | None = None
     experts: str = ""
     is_plain: bool = False
+    experts_stored_bytes: int | None = None
+    experts_ready_bytes: int | None = None
     num_requests: int = 8
     max_model_len: int | None = None
     cache_bytes: int | None = None
@@ -51,16 +54,19 @@ class Wish:
 
 @frozen
 class Held:
-    """How the engine holds a model.
+    """How the engine holds a model, or one stage of it.
 
-    ``layers`` are those that are built, with what stands around them where ``with_ends``. On a CPU
-    a float32 matrix that float16 holds takes half of ``element_bytes``: only its values tell.
+    ``layers`` are those that are built; the embedding stands in front of the first, norm and head
+    behind the last. Experts that are streamed are no weights. On a CPU a float32 matrix that
+    float16 holds takes half of ``element_bytes``: only its values tell.
     """
 
     layers: range
-    with_ends: bool
+    with_embedding: bool
+    with_head: bool
     element_bytes: int
     packed_experts: bool
+    streams_experts: bool = False
     with_vision: bool = False
 
 
@@ -80,6 +86,7 @@ class MemoryPlan:
 
     device: str
     free_bytes: int
+    layers: range
     lines: tuple[Line, ...]
     load: Load
     bytes_per_token: int
@@ -113,14 +120,14 @@ class MemoryPlan:
 def held_weight_bytes(model: Model, held: Held) -> int:
     """Bytes of the text model's weights as the engine holds them."""
     text = [t for t in model.templates if t.group not in (*_SIGHT, Group.MTP)]
-    return sum(_held_bytes(t, held) * _how_many(t, held) for t in text)
+    return sum(held_bytes(t, held) * _how_many(t, held) for t in text)
 
 
 def vision_weight_bytes(model: Model, held: Held) -> int:
     """Bytes of the image encoder's weights, where it is held."""
     if not held.with_vision:
         return 0
-    return sum(_held_bytes(t, held) * t.num_tensors for t in model.templates if t.group in _SIGHT)
+    return sum(held_bytes(t, held) * t.num_tensors for t in model.templates if t.group in _SIGHT)
 
 
 def memory_plan(
@@ -134,15 +141,17 @@ def memory_plan(
     width = held.element_bytes
     per_layer = "core.kv_cache, as plan counts it"
     lines = [
-        _line("weights_bytes", "weights", held_weight_bytes(model, held), "config.json"),
-        _line("kv_cache_bytes", "cache", per_token * num_tokens, per_layer),
-        _line("state_bytes", "KDA state", per_request * load.num_requests, per_layer),
+        memory_line("weights_bytes", "weights", held_weight_bytes(model, held), "config.json"),
+        memory_line("kv_cache_bytes", "cache", per_token * num_tokens, per_layer),
+        memory_line("state_bytes", "KDA state", per_request * load.num_requests, per_layer),
         _scaled(activation_line(model, engine, chunk_tokens=load.chunk_tokens), width),
-        _line("workspace_bytes", "attention", _workspace(model, held, load), "its shapes"),
-        _line("logits_bytes", "logits", load.num_requests * model.vocab_size * 4, "its shapes"),
+        memory_line("workspace_bytes", "attention", _workspace(model, held, load), "its shapes"),
     ]
+    if held.with_head:
+        logits = load.num_requests * model.vocab_size * _FLOAT32_BYTES
+        lines.append(memory_line("logits_bytes", "logits", logits, "its shapes"))
     lines += _vision_lines(model, held, load)
-    if device != "cpu":
+    if not device.startswith("cpu"):
         context = for_gpu(engine.memory.context, device)
         lines.append(
             Line(
@@ -156,6 +165,7 @@ def memory_plan(
     return MemoryPlan(
         device=device,
         free_bytes=free_bytes,
+        layers=held.layers,
         lines=tuple(lines),
         load=load,
         bytes_per_token=per_token,
@@ -182,9 +192,11 @@ def most_layers(model: Model, held: Held, *, room_bytes: int) -> int:
     return len(held.layers)
 
 
-def _held_bytes(t: TensorTemplate, held: Held) -> int:
+def held_bytes(t: TensorTemplate, held: Held) -> int:
     """Bytes of one tensor of a family."""
-    if t.group in (Group.EXPERT_VALUES, Group.EXPERT_SCALES) and t.dtype == "U8":
+    if t.group in EXPERTS and held.streams_experts:
+        return 0
+    if t.group in EXPERTS and t.dtype == "U8":
         return t.tensor_bytes if held.packed_experts else t.params * held.element_bytes
     if len(t.shape) == 1 or t.group in _KEPT_IN_FLOAT32:
         return prod(t.shape) * _FLOAT32_BYTES
@@ -196,7 +208,8 @@ def _held_bytes(t: TensorTemplate, held: Held) -> int:
 
 def _how_many(t: TensorTemplate, held: Held) -> int:
     if not t.layers:
-        return t.num_tensors if held.with_ends else 0
+        is_held = held.with_embedding if t.group is Group.EMBEDDING else held.with_head
+        return t.num_tensors if is_held else 0
     return t.tensors_per_layer * sum(layer in held.layers for layer in t.layers)
 
 
@@ -255,10 +268,11 @@ def _vision_lines(model: Model, held: Held, load: Load) -> list[Line]:
         source="docs/engine.md, images",
     )
     weights = vision_weight_bytes(model, held)
-    return [_line("vision_bytes", "image encoder", weights, "config.json"), image]
+    return [memory_line("vision_bytes", "image encoder", weights, "config.json"), image]
 
 
-def _line(key: str, label: str, num_bytes: int, source: str) -> Line:
+def memory_line(key: str, label: str, num_bytes: int, source: str) -> Line:
+    """A line that follows from sizes alone."""
     return Line(key=key, label=label, num_bytes=num_bytes, bases=(Basis.DERIVED,), source=source)
 
 

@@ -4,7 +4,7 @@ A sequence gets all the pages it may ever need when it is opened, so that one th
 always be finished.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
@@ -46,18 +46,27 @@ class LayerMemory:
 
 
 class Cache:
-    """Memory for a number of sequences and for the tokens of all of them together."""
+    """Memory for a number of sequences and for the tokens of all of them together.
+
+    ``devices`` are those of layers that live elsewhere than on the target's.
+    """
 
     def __init__(
-        self, mixers: dict[int, TokenMixer], *, num_slots: int, num_tokens: int, target: Target
+        self,
+        mixers: Mapping[int, TokenMixer],
+        *,
+        num_slots: int,
+        num_tokens: int,
+        target: Target,
+        devices: Mapping[int, torch.device] | None = None,
     ) -> None:
         num_pages = -(-num_tokens // PAGE_TOKENS)
         self._free_pages = list(range(num_pages))
         self._free_slots = list(range(num_slots))
         self._pages: dict[int, list[int]] = {}
-        self.device = target.device
+        num_rows, at = num_pages * PAGE_TOKENS, devices or {}
         self.layers = {
-            layer: _memory(mixer, num_slots, num_pages * PAGE_TOKENS, target)
+            layer: _memory(mixer, num_slots, num_rows, target.dtype, at.get(layer, target.device))
             for layer, mixer in mixers.items()
         }
 
@@ -95,7 +104,7 @@ class Cache:
         self._free_pages = sorted((*self._free_pages, *self._pages.pop(slot)))
         self._free_slots = sorted((*self._free_slots, slot))
 
-    def rows(self, slot: int, begin: int, end: int) -> Rows:
+    def rows(self, slot: int, begin: int, end: int, device: torch.device) -> Rows:
         """Where the tokens ``begin`` to ``end`` of a sequence lie: a slice where they adjoin."""
         pages = self._pages[slot]
         if end > len(pages) * PAGE_TOKENS:
@@ -103,8 +112,8 @@ class Cache:
         if pages[-1] - pages[0] == len(pages) - 1:  # they ascend
             start = pages[0] * PAGE_TOKENS
             return slice(start + begin, start + end)
-        position = torch.arange(begin, end, device=self.device)
-        table = torch.tensor(pages, device=self.device)
+        position = torch.arange(begin, end, device=device)
+        table = torch.tensor(pages, device=device)
         rows: Tensor = table[position // PAGE_TOKENS] * PAGE_TOKENS + position % PAGE_TOKENS
         return rows
 
@@ -125,20 +134,22 @@ def _adjoining(free: list[int], needed: int) -> list[int] | None:
     return None
 
 
-def _memory(mixer: TokenMixer, num_slots: int, num_rows: int, target: Target) -> LayerMemory:
-    def zeros(shape: Iterable[int], dtype: torch.dtype) -> Tensor:
-        return torch.zeros(tuple(shape), dtype=dtype, device=target.device)
+def _memory(
+    mixer: TokenMixer, num_slots: int, num_rows: int, dtype: torch.dtype, device: torch.device
+) -> LayerMemory:
+    def zeros(shape: Iterable[int], kind: torch.dtype = dtype) -> Tensor:
+        return torch.zeros(tuple(shape), dtype=kind, device=device)
 
     if isinstance(mixer, LinearAttention):
         H, d = mixer.num_heads, mixer.head_dim
         return LayerMemory(
-            conv_BJE=zeros((num_slots, mixer.conv_kernel_size - 1, 3 * H * d), target.dtype),
+            conv_BJE=zeros((num_slots, mixer.conv_kernel_size - 1, 3 * H * d)),
             state_BHKV=zeros((num_slots, H, d, d), torch.float32),
         )
     latent = latent_of(mixer)
     assert latent is not None
     width = latent.kv_lora_rank + latent.qk_rope_head_dim
-    found = LayerMemory(latent_SC=zeros((num_rows, width), target.dtype))
+    found = LayerMemory(latent_SC=zeros((num_rows, width)))
     if isinstance(mixer, SparseLatentAttention):
-        found.index_key_SX = zeros((num_rows, mixer.indexer.head_dim), target.dtype)
+        found.index_key_SX = zeros((num_rows, mixer.indexer.head_dim))
     return found

@@ -1,6 +1,7 @@
 """A checkpoint folder as released: config.json, shards of safetensors, and their index."""
 
-from functools import partial
+from collections.abc import Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,9 +10,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from k31ctl.catalog.json_text import read_json_config
+from k31ctl.core.expert_budget import Budget
 from k31ctl.engine.config import EngineConfig, engine_config
+from k31ctl.engine.expert_files import ExpertFiles
 from k31ctl.engine.model import Model
-from k31ctl.engine.streamed import Budget, ExpertFiles, ExpertStore
+from k31ctl.engine.streamed import ExpertStore
 from k31ctl.engine.tensors import DTYPES, Target, Tensors
 from k31ctl.engine.vision import VisionEncoder
 from k31ctl.engine.vision_shape import refuse_other_images, vision_shape
@@ -25,6 +28,11 @@ _TEXT_PREFIX: Final = "language_model."
 class Checkpoint:
     """Every tensor of a folder; ``files`` says where each is, and one is read when asked for."""
 
+    @classmethod
+    def at(cls, source: "Path | Checkpoint") -> "Checkpoint":
+        """The checkpoint of a folder, or the one that is open already."""
+        return source if isinstance(source, Checkpoint) else cls(source)
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._open: dict[str, Any] = {}
@@ -37,6 +45,17 @@ class Checkpoint:
             raise InputError(
                 "no safetensors file here", where=str(folder), remedy="name a checkpoint's folder"
             )
+
+    @cached_property
+    def config(self) -> EngineConfig:
+        """The text model that its config.json describes."""
+        config, where = read_json_config(self.folder)
+        return engine_config(config, where=str(where))
+
+    @cached_property
+    def prefix(self) -> str:
+        """What stands in front of the names of the text model."""
+        return _TEXT_PREFIX if any(name.startswith(_TEXT_PREFIX) for name in self.files) else ""
 
     def tensor(self, name: str) -> Tensor:
         """One tensor, read now."""
@@ -83,56 +102,52 @@ class Checkpoint:
         )
 
 
-def load_config(folder: Path) -> EngineConfig:
-    """The text model that a folder's config.json describes."""
-    config, where = read_json_config(folder)
-    return engine_config(config, where=str(where))
-
-
 def load_model(
-    folder: Path,
+    source: Path | Checkpoint,
     target: Target,
     *,
     layers: range | None = None,
     packed_experts: bool = False,
     streamed: Budget | None = None,
+    devices: Mapping[int, torch.device] | None = None,
 ) -> Model:
     """Read a checkpoint; ``layers`` builds some of them, ``packed_experts`` keeps MXFP4 packed.
 
-    With ``streamed``, experts are read when they are needed, within this budget.
+    With ``streamed``, experts are read when they are needed, within this budget. ``devices`` are
+    those of layers that live elsewhere than on the target's.
 
     The whole model is laid out from the headers first, so that a missing tensor or a wrong shape
     is told before the first gigabyte is read.
     """
-    config, checkpoint = load_config(folder), Checkpoint(folder)
+    checkpoint = Checkpoint.at(source)
+    config, files, prefix = checkpoint.config, checkpoint.files, checkpoint.prefix
     if layers is not None and not (0 <= layers.start < layers.stop <= config.num_layers):
         raise InputError(
             f"layers {layers.start} to {layers.stop - 1} are not all there",
-            where=str(folder),
+            where=str(checkpoint.folder),
             remedy=f"name layers from 0 to {config.num_layers - 1}",
         )
-    prefix = _TEXT_PREFIX if any(name.startswith(_TEXT_PREFIX) for name in checkpoint.files) else ""
     build = partial(Model, config=config, layers=layers, packed_experts=packed_experts)
     nowhere = Target(dtype=target.dtype, device=torch.device("meta"))
-    build(Tensors(checkpoint.shape_of, checkpoint.files, prefix=prefix), target=nowhere)
+    build(Tensors(checkpoint.shape_of, files, prefix=prefix), target=nowhere)
     store = None
     if streamed is not None:
-        files = ExpertFiles(folder, checkpoint.files)
-        store = ExpertStore(files, checkpoint.files, budget=streamed)
-    tensors = Tensors(checkpoint.tensor, checkpoint.files, prefix=prefix)
-    return build(tensors, target=target, store=store)
+        store = ExpertStore(ExpertFiles(checkpoint.folder, files), files, budget=streamed)
+    tensors = Tensors(checkpoint.tensor, files, prefix=prefix)
+    return build(tensors, target=target, store=store, devices=devices)
 
 
-def load_vision(folder: Path, target: Target) -> VisionEncoder | None:
+def load_vision(source: Path | Checkpoint, target: Target) -> VisionEncoder | None:
     """Read the image encoder of a checkpoint.
 
     None where its config.json names none, or where this part of a checkpoint has nothing of it.
     """
-    config, where = read_json_config(folder)
-    shape, checkpoint = vision_shape(config, where=str(where)), Checkpoint(folder)
+    checkpoint = Checkpoint.at(source)
+    config, where = read_json_config(checkpoint.folder)
+    shape = vision_shape(config, where=str(where))
     if shape is None or not any(name.startswith("vision_tower.") for name in checkpoint.files):
         return None
-    refuse_other_images(folder, shape.sizes)
+    refuse_other_images(checkpoint.folder, shape.sizes)
     nowhere = Target(dtype=target.dtype, device=torch.device("meta"))
     VisionEncoder(Tensors(checkpoint.shape_of, checkpoint.files), shape, nowhere)
     return VisionEncoder(Tensors(checkpoint.tensor, checkpoint.files), shape, target)

@@ -11,9 +11,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from k31ctl.engine.config import Activation, MoeShape, Router
+from k31ctl.engine.config import MoeShape, Router
 from k31ctl.engine.kernels import choice
-from k31ctl.engine.linear import GatedMlp, Linear, activate, rms_norm
+from k31ctl.engine.linear import Activate, GatedMlp, Linear, activation_of, rms_norm
 from k31ctl.engine.mxfp4 import GROUP, PackedLinear, dequantise
 from k31ctl.engine.ranking import highest, in_order
 from k31ctl.engine.streamed import ExpertStore, StreamedExperts
@@ -55,10 +55,17 @@ class Expert:
     """
 
     def __init__(
-        self, tensors: Tensors, *, hidden: int, width: int, target: Target, packed: bool
+        self,
+        tensors: Tensors,
+        *,
+        hidden: int,
+        width: int,
+        activate: Activate,
+        target: Target,
+        packed: bool,
     ) -> None:
         shapes = {"w1": (width, hidden), "w3": (width, hidden), "w2": (hidden, width)}
-        self._target = target
+        self._activate = activate
         self.gate_up: Linear
         self.down: Linear
         if "w1.weight_packed" in tensors and packed:
@@ -75,27 +82,27 @@ class Expert:
         """Bytes of its matrices."""
         return self.gate_up.num_bytes + self.down.num_bytes
 
-    def __call__(self, z_TL: Tensor, activation: Activation) -> Tensor:
+    def __call__(self, z_TL: Tensor) -> Tensor:
         """What it says of each token."""
-        return self.down(activate(activation, *self.gate_up.split(z_TL), target=self._target))
+        return self.down(self._activate(*self.gate_up.split(z_TL)))
 
 
 class GroupedExperts:
     """Packed experts one behind the other, for kernels that compute with all of them at once."""
 
-    def __init__(self, experts: list[Expert], target: Target) -> None:
-        self.num_experts, self._target = len(experts), target
+    def __init__(self, experts: list[Expert], activate: Activate) -> None:
+        self.num_experts, self._activate = len(experts), activate
         self._gate_up, self._down = (
             _stacked([expert.gate_up for expert in experts]),
             _stacked([expert.down for expert in experts]),
         )
 
-    def __call__(self, z_NL: Tensor, counts: list[int], activation: Activation) -> Tensor:
+    def __call__(self, z_NL: Tensor, counts: list[int]) -> Tensor:
         """What the experts say of rows that are sorted by expert."""
         from k31ctl.engine.kernels.mxfp4 import grouped  # noqa: PLC0415 - imports Triton
 
         raised = grouped(z_NL, *self._gate_up, counts)
-        inner = activate(activation, *raised.chunk(2, dim=-1), target=self._target)
+        inner = self._activate(*raised.chunk(2, dim=-1))
         return grouped(inner, *self._down, counts)
 
 
@@ -163,18 +170,21 @@ class MoeLayer:
         width, inside = shape.expert_width, tensors.inside("experts")
         if store is not None:
             target = replace(target, forms=Counter())  # what comes and goes is not counted
-        build = partial(Expert, hidden=L, width=width, target=target, packed=packed)
+        activate = activation_of(shape.activation, target)
+        build = partial(
+            Expert, hidden=L, width=width, activate=activate, target=target, packed=packed
+        )
         self._experts: Experts
         if store is None:
             self._experts = [build(inside.inside(str(e))) for e in range(E)]
             if packed and choice(target).uses_triton:
-                self._experts = GroupedExperts(self._experts, target)
+                self._experts = GroupedExperts(self._experts, activate)
         else:
-            itemsize = target.dtype.itemsize
-            self._experts = store.layer(inside.prefix, build, self._guess, itemsize)
+            self._experts = store.layer(inside.prefix, build, self._guess, target, packed=packed)
 
     def _guess(self, x_TD: Tensor) -> Tensor:
         """The experts that these tokens would choose here."""
+        x_TD = x_TD.to(self._gate_ED.device)
         return route(x_TD, self._gate_ED, self._bias_E, self._shape.router)[0]
 
     def __call__(self, x_TD: Tensor) -> Tensor:
@@ -183,20 +193,14 @@ class MoeLayer:
         if isinstance(self._experts, StreamedExperts):
             self._experts.expect(x_TD)
         z_TL = x_TD if self._to_latent is None else self._to_latent(x_TD)
-        y_TL = routed_sum(z_TL, expert_TK, weight_TK, self._experts, self._shape.activation)
+        y_TL = routed_sum(z_TL, expert_TK, weight_TK, self._experts)
         if self._norm_L is not None:
             y_TL = rms_norm(y_TL, self._norm_L, self._shape.norm_eps)
         y_TD = y_TL if self._from_latent is None else self._from_latent(y_TL)
         return y_TD if self._shared is None else y_TD + self._shared(x_TD)
 
 
-def routed_sum(
-    z_TL: Tensor,
-    expert_TK: Tensor,
-    weight_TK: Tensor,
-    experts: Experts,
-    activation: Activation,
-) -> Tensor:
+def routed_sum(z_TL: Tensor, expert_TK: Tensor, weight_TK: Tensor, experts: Experts) -> Tensor:
     """The weighted sum of what each token's experts say, [T, L].
 
     Each expert sees its tokens at once; a token's sum runs in the order of its choice, in float32,
@@ -205,18 +209,18 @@ def routed_sum(
     T, K = expert_TK.shape
     flat = expert_TK.flatten()
     if T == 1 and not isinstance(experts, GroupedExperts):  # nothing to sort
-        said_TKL = torch.cat([experts[e](z_TL, activation) for e in flat.tolist()])[None]
+        said_TKL = torch.cat([experts[e](z_TL) for e in flat.tolist()])[None]
     else:
         order = flat.argsort(stable=True)
-        said_TKL = _sorted_said(z_TL[order // K], flat, experts, activation)[order.argsort()]
+        said_TKL = _sorted_said(z_TL[order // K], flat, experts)[order.argsort()]
     return (said_TKL.view(T, K, -1).float() * weight_TK[..., None]).sum(1).to(z_TL.dtype)
 
 
-def _sorted_said(z_NL: Tensor, flat: Tensor, experts: Experts, activation: Activation) -> Tensor:
+def _sorted_said(z_NL: Tensor, flat: Tensor, experts: Experts) -> Tensor:
     """What is said of rows that are sorted by expert; ``flat`` holds each one's expert."""
     if isinstance(experts, GroupedExperts):
         counts = torch.bincount(flat, minlength=experts.num_experts).tolist()
-        return experts(z_NL, counts, activation)
+        return experts(z_NL, counts)
     parts = z_NL.split(torch.bincount(flat).tolist())
     # One after the other, so that a streamed expert may leave before the next one comes.
-    return torch.cat([experts[e](part, activation) for e, part in enumerate(parts) if len(part)])
+    return torch.cat([experts[e](part) for e, part in enumerate(parts) if len(part)])

@@ -182,10 +182,11 @@ class KdaLayer:
         self._dt_bias_HK = target.exact(tensors.take("dt_bias", H * d)).view(H, d)
         self._norm_V = target.exact(tensors.take("o_norm.weight", d))
         self._recurrent: Callable[..., Tensor] = kda_recurrent
+        self._chunked: Callable[..., Tensor] = kda_chunked
         if choice(target).uses_triton:
-            from k31ctl.engine.kernels import kda as kernel  # noqa: PLC0415 - imports Triton
+            from k31ctl.engine.kernels import kda, kda_chunk  # noqa: PLC0415 - imports Triton
 
-            self._recurrent = kernel.kda_recurrent
+            self._recurrent, self._chunked = kda.kda_recurrent, kda_chunk.kda_chunked
 
     def __call__(self, x_BTD: Tensor, conv_BJE: Tensor, state_BHKV: Tensor) -> Tensor:
         """B sequences of T tokens each; both parts of their memory are updated in place.
@@ -200,7 +201,7 @@ class KdaLayer:
         beta_BTH = torch.sigmoid(beta.float()).view(B, T, H)
         qkv = self._convolved(u.view(B, T, -1), conv_BJE).view(B, T, 3, H, d)
         q, k = unit(qkv[:, :, :2]).unbind(2)
-        core = self._recurrent if T == 1 else kda_chunked
+        core = self._recurrent if T == 1 else self._chunked
         o_BTHV = core(q, k, qkv[:, :, 2], g_BTHK, beta_BTH, state_BHKV, scale=d**-0.5)
         gate = gate if self._from_low_rank is None else self._from_low_rank(gate)
         gated = rms_norm(o_BTHV, self._norm_V, self._eps) * torch.sigmoid(

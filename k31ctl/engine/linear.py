@@ -6,6 +6,7 @@ T tokens, I inputs, O outputs, D width.
 import math
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch.nn import functional
 
 from k31ctl.engine.config import Activation
 from k31ctl.engine.kernels import choice
-from k31ctl.engine.tensors import Target, Tensors
+from k31ctl.engine.tensors import Kernels, Target, Tensors
 
 # Rows that oneDNN orders the weights for: measured as good for one row as for hundreds.
 _REORDERED_FOR_ROWS = 512
@@ -64,21 +65,21 @@ class Linear:
         return parts
 
 
-def _kept(weight_OI: Tensor, target: Target) -> tuple[Form, Any, float]:
+def _kept(weight_OI: Tensor, target: Target) -> tuple[Form, Any, Tensor | None]:
     """The fastest form that computes the same, the matrix in it, and the scale of products."""
-    if weight_OI.is_meta or not target.reordered or target.device.type != "cpu":
-        return Form.PLAIN, weight_OI, 1.0
+    if weight_OI.is_meta or target.kernels is Kernels.PLAIN or target.device.type != "cpu":
+        return Form.PLAIN, weight_OI, None
     is_float = target.dtype == torch.float32
     if is_float and (scaled := _halved(weight_OI)) is not None:
         return Form.HALF, *scaled
     has_mkldnn = torch.backends.mkldnn.is_available()
     if has_mkldnn and (is_float or torch.ops.mkldnn._is_mkldnn_bf16_supported()):
         order = torch.ops.mkldnn._reorder_linear_weight
-        return Form.REORDERED, order(weight_OI, _REORDERED_FOR_ROWS), 1.0
-    return Form.PLAIN, weight_OI, 1.0
+        return Form.REORDERED, order(weight_OI, _REORDERED_FOR_ROWS), None
+    return Form.PLAIN, weight_OI, None
 
 
-def _halved(weight_OI: Tensor) -> tuple[Any, float] | None:
+def _halved(weight_OI: Tensor) -> tuple[Any, Tensor] | None:
     """A matrix as FBGEMM reads it, where float16 holds it: so it does whatever was bf16 or MXFP4.
 
     Half the bytes of float32 are half the time where one token reads them all.
@@ -91,7 +92,7 @@ def _halved(weight_OI: Tensor) -> tuple[Any, float] | None:
     half_OI = (weight_OI * scale).half()
     if float((half_OI.float() / scale - weight_OI).abs().amax()) > largest * _MOST_LOST:
         return None
-    return torch.ops.quantized.linear_prepack_fp16(half_OI.float(), None), 1 / scale
+    return torch.ops.quantized.linear_prepack_fp16(half_OI.float(), None), torch.tensor(1 / scale)
 
 
 def rms_norm(x_TD: Tensor, weight_D: Tensor, eps: float) -> Tensor:
@@ -114,16 +115,23 @@ def situ(
     return bounded.mul_(torch.sigmoid(g)).mul_(u).to(gate.dtype)
 
 
-def activate(activation: Activation, gate: Tensor, up: Tensor, *, target: Target) -> Tensor:
-    """The gated activation that a configuration names."""
+Activate = Callable[[Tensor, Tensor], Tensor]
+
+
+def activation_of(activation: Activation, target: Target) -> Activate:
+    """The gated activation that a configuration names, as a function of gate and up."""
     if activation.gate_bound is None:
-        return functional.silu(gate) * up
+        return _silu
     bounded: Callable[..., Tensor] = situ
     if choice(target).uses_triton:
         from k31ctl.engine.kernels import situ as kernel  # noqa: PLC0415 - imports Triton
 
         bounded = kernel.situ
-    return bounded(gate, up, gate_bound=activation.gate_bound, up_bound=activation.up_bound)
+    return partial(bounded, gate_bound=activation.gate_bound, up_bound=activation.up_bound)
+
+
+def _silu(gate: Tensor, up: Tensor) -> Tensor:
+    return functional.silu(gate) * up
 
 
 class GatedMlp:
@@ -136,12 +144,11 @@ class GatedMlp:
         up = tensors.take("up_proj.weight", width, hidden)
         self._gate_up = Linear([gate, up], target)
         self._down = Linear([tensors.take("down_proj.weight", hidden, width)], target)
-        self._activation, self._target = activation, target
+        self._activate = activation_of(activation, target)
 
     def __call__(self, x_TD: Tensor) -> Tensor:
         """The output for each token."""
-        gate, up = self._gate_up.split(x_TD)
-        return self._down(activate(self._activation, gate, up, target=self._target))
+        return self._down(self._activate(*self._gate_up.split(x_TD)))
 
 
 Mlp = Callable[[Tensor], Tensor]

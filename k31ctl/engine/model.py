@@ -4,7 +4,7 @@ T tokens of all segments, D width, V vocabulary, S segments.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -58,6 +58,7 @@ class Layer:
         store: ExpertStore | None,
     ) -> None:
         D, eps, mixer = config.hidden_size, config.norm_eps, config.mixers[number]
+        self.device = target.device
         self.begins_block = config.residual_block > 0 and number % config.residual_block == 0
         self.mixes: tuple[ResidualMix | None, ResidualMix | None] = (None, None)
         if config.residual_block:
@@ -92,7 +93,8 @@ class Layer:
     def __call__(
         self, stream: Stream, segments: Sequence[Segment], cache: Cache, number: int, eps: float
     ) -> None:
-        """Add what the layer says to the stream."""
+        """Add what the layer says to the stream, which comes to the layer's device."""
+        stream.move(self.device)
         h = stream.mixed(self.mixes[0])
         if self.begins_block:
             stream.close_block()
@@ -144,8 +146,8 @@ def _latent(
     for segment in segments:
         here = slice(begin, begin + segment.length)
         end = segment.start + segment.length
-        written = cache.rows(segment.slot, segment.start, end)
-        seen = cache.rows(segment.slot, 0, end)
+        written = cache.rows(segment.slot, segment.start, end, x_TD.device)
+        seen = cache.rows(segment.slot, 0, end, x_TD.device)
         memory.latent_SC[written] = new.entry_TC[here]
         keys = None
         if memory.index_key_SX is not None and new.index_key_TX is not None:
@@ -157,23 +159,29 @@ def _latent(
 
 
 class Ends:
-    """What stands in front of the first layer and behind the last."""
+    """What stands in front of the first layer, and behind the last on its device."""
 
-    def __init__(self, tensors: Tensors, config: EngineConfig, target: Target) -> None:
+    def __init__(
+        self, tensors: Tensors, config: EngineConfig, target: Target, last: Target
+    ) -> None:
         V, D, inside = config.vocab_size, config.hidden_size, tensors.inside("model")
         embedding = inside.take(_EMBEDDING, V, D)
         self.embedding_VD = target.weight(embedding)
         head = embedding if config.tied_embeddings else tensors.take("lm_head.weight", V, D)
-        self.head = Linear([head], target)
-        self.norm_D = target.exact(inside.take("norm.weight", D))
+        self.head = Linear([head], last)
+        self.norm_D = last.exact(inside.take("norm.weight", D))
         self.mix = None
         if config.residual_block:
             name, eps = "output_attn_res", config.norm_eps
-            self.mix = ResidualMix(inside, name, hidden=D, eps=eps, target=target)
+            self.mix = ResidualMix(inside, name, hidden=D, eps=eps, target=last)
 
 
 class Model:
-    """A checkpoint ready to run, or some of its layers, with or without what is around them."""
+    """A checkpoint ready to run, or some of its layers, with or without what is around them.
+
+    ``devices`` are those of layers that live elsewhere than on the target's, each layer behind the
+    one before: the stream is handed on from one to the next.
+    """
 
     def __init__(
         self,
@@ -184,18 +192,20 @@ class Model:
         layers: range | None = None,
         packed_experts: bool = False,
         store: ExpertStore | None = None,
+        devices: Mapping[int, torch.device] | None = None,
     ) -> None:
         choice(target)  # refuses at once what would be refused later
         target = replace(target, forms=Counter())
         self.config, self.target, self.store = config, target, store
         numbers = range(config.num_layers) if layers is None else layers
-        inside = tensors.inside("model")
+        inside, devices = tensors.inside("model"), devices or {}
+        at = {n: replace(target, device=devices.get(n, target.device)) for n in numbers}
         self.layers = {
             number: Layer(
                 inside.inside(f"layers.{number}"),
                 config,
                 number,
-                target,
+                at[number],
                 packed=packed_experts,
                 store=store,
             )
@@ -203,18 +213,24 @@ class Model:
         }
         self._ends = None
         if layers is None or _EMBEDDING in inside:
-            self._ends = Ends(tensors, config, target)
+            self._ends = Ends(tensors, config, target, at[max(numbers)])
 
     def cache(self, *, num_slots: int, num_tokens: int) -> Cache:
         """Memory for the layers that are here."""
-        mixers = {number: self.config.mixers[number] for number in self.layers}
-        return Cache(mixers, num_slots=num_slots, num_tokens=num_tokens, target=self.target)
+        return Cache(
+            {number: self.config.mixers[number] for number in self.layers},
+            num_slots=num_slots,
+            num_tokens=num_tokens,
+            target=self.target,
+            devices={number: layer.device for number, layer in self.layers.items()},
+        )
 
     def start(self, token_T: Tensor, placed: Placed | None = None) -> Stream:
         """The stream in front of the first layer."""
-        x_TD = functional.embedding(self._on_device(token_T), self.ends.embedding_VD)
+        device = self.target.device
+        x_TD = functional.embedding(token_T.to(device), self.ends.embedding_VD)
         if placed is not None:
-            x_TD[self._on_device(placed.row_N)] = placed.vector_ND.to(x_TD)
+            x_TD[placed.row_N.to(device)] = placed.vector_ND.to(x_TD)
         return self.inject(x_TD)
 
     def inject(self, live_TD: Tensor, snapshots_TND: Tensor | None = None) -> Stream:
@@ -230,17 +246,16 @@ class Model:
             raise ValueError("only layers are here: inject a stream, and read what comes out")
         return self._ends
 
-    def _on_device(self, tensor: Tensor) -> Tensor:
-        return tensor.to(self.target.device)
-
     def advance(self, stream: Stream, segments: Sequence[Segment], cache: Cache) -> None:
         """Run the layers that are here over a stream."""
         for number, layer in self.layers.items():
             layer(stream, segments, cache, number, self.config.norm_eps)
 
     def finish(self, stream: Stream, rows: Tensor | slice) -> Tensor:
-        """Logits of some of the tokens, in float32."""
-        h_TD = stream.mixed(self.ends.mix)[rows]
+        """Logits of some of the tokens, in float32, on the device of the last layer."""
+        device = self.ends.norm_D.device
+        stream.move(device)
+        h_TD = stream.mixed(self.ends.mix)[rows if isinstance(rows, slice) else rows.to(device)]
         return self.ends.head(rms_norm(h_TD, self.ends.norm_D, self.config.norm_eps)).float()
 
     def __call__(
@@ -260,7 +275,7 @@ class Model:
             stream = self.start(token_T, placed)
             self.advance(stream, segments, cache)
             ends = torch.tensor([segment.length for segment in segments]).cumsum(0) - 1
-            return self.finish(stream, slice(None) if every else self._on_device(ends))
+            return self.finish(stream, slice(None) if every else ends)
 
     def paths(self) -> tuple[str, ...]:
         """Which code computes what, and why: nothing is chosen silently."""
@@ -272,12 +287,12 @@ class Model:
             host, device = self.store.budget.host_bytes, self.store.budget.device_bytes
             streamed = (
                 f"experts: streamed from the files, at most {host:,} bytes of them in host memory "
-                f"and {device:,} ready",
+                f"and {device:,} ready on a device",
             )
         return (
             *linear,
-            f"SiTU, KDA of single tokens, packed experts, sparse attention: {kernels}",
+            f"SiTU, KDA, packed experts, sparse attention: {kernels}",
             "everything else: torch",
             *streamed,
-            "KDA: token by token for one token, in chunks of 64 beyond",
+            "KDA: token by token for one token, in chunks beyond",
         )

@@ -58,6 +58,12 @@ class Stream:
             self._rows_TND[:, : self.num_snapshots] = snapshots_TND
         self.live_TD: Tensor | None = live_TD
 
+    def move(self, device: torch.device) -> None:
+        """Hand everything on to another device, where it is not there yet."""
+        if self._rows_TND.device != device:
+            self._rows_TND = self._rows_TND.to(device)
+            self.live_TD = None if self.live_TD is None else self.live_TD.to(device)
+
     @property
     def snapshots(self) -> Tensor:
         """The snapshots so far, [T, N, D]."""

@@ -30,14 +30,13 @@ class Kernels(StrEnum):
 
 @frozen
 class Target:
-    """Where a model's weights go: their type, their device, and whether a CPU may reorder them.
+    """Where a model's weights go: their type, their device, and what computes with them.
 
     ``forms`` counts how its matrices are kept.
     """
 
     dtype: torch.dtype
     device: torch.device
-    reordered: bool = True
     kernels: Kernels = Kernels.AUTO
     forms: Counter[str] = field(default_factory=Counter, compare=False)
 

@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from k31ctl.core.embedded import MemoryPlan
+from k31ctl.core.expert_budget import expert_uses_text
 from k31ctl.core.figure import Line
 from k31ctl.core.model import Model
+from k31ctl.core.stages import together
 from k31ctl.report.envelope import envelope
 from k31ctl.report.lines import folded, printable
 from k31ctl.units import counted, show_bytes
@@ -15,7 +17,11 @@ _FOR: Final = "For smoke tests, numerics and development; not for production tra
 
 
 def show_choice(
-    shape: Model, plan: MemoryPlan, reasons: Sequence[str], *, layers: range | None
+    shape: Model,
+    stages: Sequence[MemoryPlan],
+    reasons: Sequence[str],
+    *,
+    layers: range | None,
 ) -> None:
     """Say what will be allocated, before it is."""
     lines = [f"{shape.name} on the embedded engine.", _FOR]
@@ -25,21 +31,25 @@ def show_choice(
             "answers mean nothing, how they are computed does.",
             indent="",
         )
-    lines += ["", *memory_lines(plan), ""]
+    lines += ["", *memory_lines(stages), ""]
     for reason in reasons:
         lines += folded(reason, indent="  ")
     _say(lines)
 
 
-def memory_lines(plan: MemoryPlan) -> list[str]:
-    """The memory plan as a table, and what its cache holds."""
-    load = plan.load
-    whole = f"memory of {plan.device}, {show_bytes(plan.free_bytes)} free"
+def memory_lines(stages: Sequence[MemoryPlan]) -> list[str]:
+    """The memory plan of each device as a table, and what their caches hold."""
+    plan = together(stages)
+    load, lines = plan.load, []
+    for stage in stages:
+        whole = f"memory of {stage.device}, {show_bytes(stage.free_bytes)} free"
+        if len(stages) > 1:
+            whole += f", layers {stage.layers.start}-{stage.layers.stop - 1}"
+        left = show_bytes(stage.free_bytes - stage.total_bytes)
+        rows = [_row(line) for line in stage.lines]
+        lines += [f"  {whole:56}  basis", *rows, f"  {'left':44}{left:>12}", ""]
     return [
-        f"  {whole:44}{'':>12}  basis",
-        *(_row(line) for line in plan.lines),
-        f"  {'left':44}{show_bytes(plan.free_bytes - plan.total_bytes):>12}",
-        "",
+        *lines,
         f"  {counted(load.num_requests, 'request')} at once, {load.num_tokens:,} tokens in all, "
         f"{load.max_model_len:,} in one",
         f"  a token costs {plan.bytes_per_token:,} B, a request "
@@ -55,7 +65,7 @@ def _row(line: Line) -> str:
 def show_serving(
     url: str,
     name: str,
-    plan: MemoryPlan,
+    stages: Sequence[MemoryPlan],
     *,
     reasons: Sequence[str],
     paths: Sequence[str],
@@ -69,7 +79,7 @@ def show_serving(
             "served_name": name,
             "reasons": reasons,
             "paths": paths,
-            "memory": memory_result(plan),
+            "memory": memory_result(stages),
         }
         sys.stdout.write(envelope("serve-embedded", inputs=inputs, result=result))
         sys.stdout.flush()
@@ -80,9 +90,27 @@ def show_serving(
     _say([*lines, "", f"ready: {name} at {url}/v1 (end with Ctrl-C)"])
 
 
-def memory_result(plan: MemoryPlan) -> dict[str, object]:
+def show_expert_uses(uses: Mapping[str, int] | None, *, as_json: bool) -> None:
+    """Say where streamed experts were found, if any were; beside the answer where it is JSON."""
+    if uses is None:
+        return
+    (sys.stderr if as_json else sys.stdout).write(f"{expert_uses_text(uses)}\n")
+
+
+def memory_result(stages: Sequence[MemoryPlan]) -> dict[str, object]:
     """The memory plan as JSON has it."""
+    plan = together(stages)
     return {
+        "stages": [
+            {
+                "device": stage.device,
+                "layers": [stage.layers.start, stage.layers.stop - 1],
+                "free_bytes": stage.free_bytes,
+                "total_bytes": stage.total_bytes,
+                "lines": stage.lines,
+            }
+            for stage in stages
+        ],
         "device": plan.device,
         "free_bytes": plan.free_bytes,
         "total_bytes": plan.total_bytes,

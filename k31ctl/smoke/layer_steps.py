@@ -13,8 +13,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from k31ctl.core.expert_budget import expert_uses_text
 from k31ctl.core.ladder import Measure, measure
 from k31ctl.engine.model import Model, Segment
+from k31ctl.engine.residual import Stream as EngineStream
 from k31ctl.engine.start import Choice
 from k31ctl.engine.tokenizer import VOCABULARY_FILE, load_tokenizer
 from k31ctl.errors import InputError
@@ -90,7 +92,7 @@ def advanced(model: Model, number: int, stream: Stream, pieces: Sequence[int]) -
             segment = Segment(slot=slot, start=begin, length=length)
             model.layers[number](own, [segment], cache, number, model.config.norm_eps)
             assert own.live_TD is not None
-            out.append(own.live_TD)
+            out.append(own.live_TD.to(model.target.device))
             begin += length
     return torch.cat(out)
 
@@ -112,23 +114,25 @@ def all_layers(session: Session) -> Found:
     with torch.inference_mode():
         own = model.start(tokens)
         for number, each in model.layers.items():
-            assert own.live_TD is not None
-            before = Stream(live=own.live_TD.double(), snapshots=own.snapshots.double())
+            before = _exact(session, own, slice(None))
             want, margin = _wanted(session, before, number)
             each(own, segments, cache, number, model.config.norm_eps)
             clear = margin >= (_EXACT_MARGIN if session.is_exact else _ROUNDED_MARGIN)
             near, clear_tokens = near + int((~clear).sum()), clear_tokens + int(clear.sum())
             base = _base(session, before, number)
             assert own.live_TD is not None
-            error = _error(session, "", own.live_TD, want.live, base, clear).value
+            found = own.live_TD.to(session.device)
+            error = _error(session, "", found, want.live, base, clear).value
             if error is None or error > worst:
                 worst, worst_layer = float("nan") if error is None else error, number
             if error is None:
                 break
     limit = _EXACT_ERROR if session.is_exact else _ROUNDED_ERROR
     measures = [measure(f"worst layer ({worst_layer})", worst, at_most=limit)]
-    measures += [*_heads(session, model, prompts), *_memory(session, choice)]
+    measures += [*_heads(session, model, prompts), *_memory(session, model, choice)]
     notes = [*model.paths(), *choice.reasons[-1:]]
+    if model.store is not None:
+        notes.append(expert_uses_text(model.store.uses()))
     if near:
         notes.append(f"{counted(near, 'choice')} of {near + clear_tokens} too near to call")
     detail = f"{counted(len(model.layers), 'layer')}, {len(tokens)} tokens, three prompts"
@@ -146,9 +150,8 @@ def _heads(session: Session, model: Model, prompts: Sequence[Sequence[int]]) -> 
         with torch.inference_mode():
             own = model.start(torch.tensor(prompt))
             model.advance(own, segments, cache)
-            assert own.live_TD is not None
-            end = Stream(live=own.live_TD[-1:].double(), snapshots=own.snapshots[-1:].double())
-            said = model.finish(own, slice(-1, None))[0].double()
+            end = _exact(session, own, slice(-1, None))
+            said = model.finish(own, slice(-1, None))[0].double().to(session.device)
         want = _logits(session, end)
         error = float((said - want).abs().max() / want.abs().max())
         worst = error if not error <= worst else worst
@@ -159,6 +162,13 @@ def _heads(session: Session, model: Model, prompts: Sequence[Sequence[int]]) -> 
         measure("logits, error", worst, at_most=limit),
         measure("of 15 likeliest tokens, the same", agreed, at_least=least),
     ]
+
+
+def _exact(session: Session, own: EngineStream, rows: slice) -> Stream:
+    """Some tokens of the engine's stream in float64, on the device of the reference."""
+    assert own.live_TD is not None
+    parts = (part[rows].to(session.device).double() for part in (own.live_TD, own.snapshots))
+    return Stream(live=next(parts), snapshots=next(parts))
 
 
 def _logits(session: Session, end: Stream) -> Tensor:
@@ -175,15 +185,19 @@ def _logits(session: Session, end: Stream) -> Tensor:
     return torch.cat([h @ part.double().T for part in read(name).split(_HEAD_ROWS)], dim=1)[0]
 
 
-def _memory(session: Session, choice: Choice) -> list[Measure]:
-    """What a GPU holds over what was planned for the weights; a CPU's is not told apart."""
+def _memory(session: Session, model: Model, choice: Choice) -> list[Measure]:
+    """What each GPU holds over what was planned of weights; a CPU's is not told apart."""
     if session.device.type == "cpu":
         return []
-    held = torch.cuda.memory_allocated(session.device)
-    ratio = held / choice.plan.weights_bytes
-    return [
-        measure("held over planned", ratio, at_least=1 - _MEMORY_SLACK, at_most=1 + _MEMORY_SLACK)
-    ]
+    measures = []
+    for device in dict.fromkeys(stage.device for stage in choice.stages):
+        at = torch.device(device)
+        planned = sum(stage.weights_bytes for stage in choice.stages if stage.device == device)
+        planned += model.store.ready_bytes(at) if model.store is not None else 0
+        ratio, slack = torch.cuda.memory_allocated(at) / planned, _MEMORY_SLACK
+        name = f"held over planned, {device}"
+        measures.append(measure(name, ratio, at_least=1 - slack, at_most=1 + slack))
+    return measures
 
 
 def _prompts(session: Session) -> list[list[int]]:

@@ -11,7 +11,6 @@ from math import nan
 from typing import Any, Final
 
 import httpx
-import uvicorn
 
 from k31ctl.bench.images import square
 from k31ctl.bench.prometheus import parse_metrics
@@ -21,7 +20,7 @@ from k31ctl.engine.service.app import Service
 from k31ctl.engine.service.generator import Generator
 from k31ctl.engine.service.limits import Limits
 from k31ctl.engine.service.model_stepper import opened
-from k31ctl.engine.service.server import configured
+from k31ctl.engine.service.server import StoppingServer
 from k31ctl.engine.service.tasks import ServedModel
 from k31ctl.smoke.session import CONTEXT, NUM_REQUESTS, Found, Session, Skipped
 
@@ -69,7 +68,7 @@ def service(session: Session) -> Found:
     if not choice.has_ends:
         raise Skipped("the embedding and the head are not in this part of a checkpoint")
     served, generator = opened(
-        session.folder,
+        choice.checkpoint,
         choice.target,
         name=_NAME,
         num_slots=NUM_REQUESTS,
@@ -93,8 +92,7 @@ def service(session: Session) -> Found:
 @contextmanager
 def _listening(served: ServedModel, generator: Generator) -> Iterator[str]:
     """The address of the service while it runs."""
-    endpoint = Service(served, generator, limits=Limits(), api_key=None)
-    server = uvicorn.Server(configured(endpoint))
+    server = StoppingServer(Service(served, generator, limits=Limits(), api_key=None))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

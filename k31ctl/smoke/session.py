@@ -16,10 +16,11 @@ from k31ctl.core.engine import Engine
 from k31ctl.core.host import Host
 from k31ctl.core.ladder import Measure
 from k31ctl.core.model import Model as Shape
-from k31ctl.engine.checkpoint import Checkpoint, load_config
+from k31ctl.engine.checkpoint import Checkpoint
 from k31ctl.engine.config import EngineConfig
+from k31ctl.engine.devices import chosen_devices, chosen_type
 from k31ctl.engine.model import Model
-from k31ctl.engine.start import Choice, choose, chosen_device, chosen_type, emptied, loaded
+from k31ctl.engine.start import Choice, choose, emptied, loaded
 from k31ctl.errors import RefusedError
 from k31ctl.fetch.partial_marker import read_marker
 from k31ctl.host.describe import Asked, describe
@@ -31,7 +32,6 @@ from k31ctl.values import frozen
 NUM_REQUESTS: Final = 2
 CONTEXT: Final = 2048
 _LAYER: Final = re.compile(r"(?:^|\.)model\.layers\.(\d+)\.")
-_PREFIX: Final = "language_model."
 
 
 class Skipped(Exception):  # noqa: N818  no failure
@@ -63,10 +63,10 @@ class Session:
 
     @cached_property
     def chosen(self) -> tuple[torch.device, torch.dtype, tuple[str, str]]:
-        """Device and type, and why; raises InputError for a device that is not here."""
-        device, why_device = chosen_device(self.task.device)
-        dtype, why_dtype = chosen_type(self.task.dtype, device)
-        return device, dtype, (why_device, why_dtype)
+        """First device and type, and why; raises InputError for a device that is not here."""
+        devices, why_device = chosen_devices(self.task.device)
+        dtype, why_dtype = chosen_type(self.task.dtype, devices[0])
+        return devices[0], dtype, (why_device, why_dtype)
 
     @property
     def device(self) -> torch.device:
@@ -88,10 +88,10 @@ class Session:
         """The embedded engine's profile."""
         return resolve_engine(self.store, "embedded", self.shape)
 
-    @cached_property
+    @property
     def config(self) -> EngineConfig:
         """The same, as the engine reads it."""
-        return load_config(self.folder)
+        return self.checkpoint.config
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
@@ -118,9 +118,7 @@ class Session:
 
     def reading(self, prefix: str) -> tuple[Callable[[str], Tensor], Callable[[str], bool]]:
         """Reading and asking for tensors below a prefix, without ``language_model.``."""
-        files = self.checkpoint.files
-        whole = _PREFIX if any(name.startswith(_PREFIX) for name in files) else ""
-        start = whole + prefix
+        files, start = self.checkpoint.files, self.checkpoint.prefix + prefix
         return (
             lambda name: self.checkpoint.tensor(start + name).to(self.device),
             lambda name: bool(start + name in files),
@@ -135,10 +133,10 @@ class Session:
         wish = self.task.wish(layers, num_requests=NUM_REQUESTS, max_model_len=CONTEXT)
         free = free_host_bytes(this_machine())
         try:
-            choice = choose(self.folder, self.shape, self.engine, wish, host_free_bytes=free)
+            choice = choose(self.checkpoint, self.shape, self.engine, wish, host_free_bytes=free)
         except RefusedError as refused:
             raise Skipped(f"{refused.what}; {refused.remedy}") from None
-        self._model = (layers, loaded(self.folder, choice), choice)
+        self._model = (layers, loaded(choice), choice)
         return self._model[1:]
 
     def host(self) -> Host:

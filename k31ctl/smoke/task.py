@@ -28,6 +28,8 @@ class Task:
     dtype: str = ""
     layers: tuple[int, int] | None = None
     experts: str = ""
+    experts_stored_bytes: int | None = None
+    experts_ready_bytes: int | None = None
     is_plain: bool = False
     hashes: bool | None = None
     on: str = ""
@@ -51,6 +53,8 @@ class Task:
             dtype=self.dtype,
             layers=layers,
             experts=self.experts,
+            experts_stored_bytes=self.experts_stored_bytes,
+            experts_ready_bytes=self.experts_ready_bytes,
             is_plain=self.is_plain,
             num_requests=num_requests,
             max_model_len=max_model_len,

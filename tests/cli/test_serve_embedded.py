@@ -42,6 +42,7 @@ def started(*arguments: str, **environment: str) -> Iterator[subprocess.Popen[st
     process = subprocess.Popen(
         [sys.executable, "-m", "k31ctl", "serve", *arguments],
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         env={**ENVIRONMENT, **environment},
     )
@@ -96,15 +97,24 @@ def test_a_key_from_a_file_goes_before_one_of_the_environment(tiny: Path, tmp_pa
 
 
 def test_its_document_meets_its_schema_and_tells_the_address(tiny: Path) -> None:
-    with started(str(tiny), *SMALL, "--json", "--layers", "0-3", "--plain") as process:
+    stages = ("--device", "cpu,cpu", "--experts", "streamed", "--experts-ready", "1MB")
+    with started(str(tiny), *SMALL, "--json", "--layers", "0-3", "--plain", *stages) as process:
         assert process.stdout is not None
+        assert process.stderr is not None
         text = ""
         while not text.endswith("\n}\n"):
             text += process.stdout.readline()
         document = json.loads(text)
         Draft202012Validator(schema("serve-embedded")).validate(document)
         assert said(document["result"]["url"] + "/v1").status_code == 200
-    assert document["result"]["memory"]["fits"]
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr.read().startswith("experts: ")
+    memory = document["result"]["memory"]
+    assert memory["fits"]
+    assert [stage["layers"] for stage in memory["stages"]] == [[0, 2], [3, 3]]
+    assert sum(stage["total_bytes"] for stage in memory["stages"]) == memory["total_bytes"]
+    ready = [line for line in memory["lines"] if line["key"] == "experts_ready_bytes"]
+    assert [line["num_bytes"] for line in ready] == [1_000_000]
     assert any("plain torch, as asked" in path for path in document["result"]["paths"])
 
 
@@ -163,7 +173,8 @@ def test_without_torch_it_says_what_to_install(tiny: Path) -> None:
         (("kimi-k3", "--plain"), 2, "at: --plain"),
         (("kimi-k3", "--port", "0"), 2, "this is an option of the embedded engine"),
         (("TINY", "--engine", "embedded", "--tp", "2", "--as", "shell"), 2, "at: --as, --tp"),
-        (("TINY", "--engine", "embedded", "--device", "tpu"), 2, "'tpu' is no device"),
+        (("TINY", "--engine", "embedded", "--device", "cpu,cuda:1"), 2, "'cuda:1' is no device"),
+        (("TINY", "--engine", "embedded", "--experts-ready", "1GB"), 2, "add --experts streamed"),
         (("TINY", "--engine", "embedded", "--layers", "3-1"), 2, "ends before it begins"),
         (("TINY", "--engine", "embedded", "--layers", "0-9"), 3, "numbered from 0"),
         (("TINY", "--engine", "embedded", "--api-key-file", "/nowhere"), 3, "holds no key"),

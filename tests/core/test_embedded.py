@@ -30,7 +30,8 @@ ENGINE = resolve_engine(STORE, "embedded", MODELS["kimi-k3"])
 def held(model: Model, *, layers: range | None = None, element_bytes: int = 2) -> Held:
     return Held(
         layers=layers or range(model.num_layers),
-        with_ends=layers is None,
+        with_embedding=layers is None,
+        with_head=layers is None,
         element_bytes=element_bytes,
         packed_experts=True,
     )

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from k31ctl.core.model import LatentAttention, LinearAttention
 from k31ctl.engine.cache import PAGE_TOKENS, Cache
-from tests.engine.runs import F32
+from tests.engine.runs import CPU, F32
 
 LATENT = LatentAttention(
     num_heads=2,
@@ -39,17 +39,17 @@ def test_pages_are_taken_in_a_row_where_there_is_one() -> None:
     cache.close(third)
     apart, slot = cache.open(1), cache.open(3 * PAGE_TOKENS)
     assert (apart, slot, second) == (0, 2, 1)
-    rows = cache.rows(2, 0, 3 * PAGE_TOKENS)
+    rows = cache.rows(2, 0, 3 * PAGE_TOKENS, CPU)
     assert isinstance(rows, torch.Tensor)  # pages 1, 4 and 5
     assert rows[::PAGE_TOKENS].tolist() == [64, 256, 320]
-    assert cache.rows(0, 3, 9) == slice(3, 9)
+    assert cache.rows(0, 3, 9, CPU) == slice(3, 9)
 
 
 def test_a_sequence_gets_no_more_than_it_was_opened_for() -> None:
     cache = make(1, 2 * PAGE_TOKENS)
     assert cache.open(PAGE_TOKENS) == 0
     with pytest.raises(ValueError, match="opened for 64 tokens"):
-        cache.rows(0, 0, PAGE_TOKENS + 1)
+        cache.rows(0, 0, PAGE_TOKENS + 1, CPU)
 
 
 @given(st.lists(st.integers(1, 300), max_size=30))
@@ -64,7 +64,7 @@ def test_no_two_sequences_share_a_row_and_all_comes_back(lengths: list[int]) -> 
                 cache.close(each)
                 del held[each]
             continue
-        held[slot] = torch.arange(8 * PAGE_TOKENS)[cache.rows(slot, 0, length)].tolist()
+        held[slot] = torch.arange(8 * PAGE_TOKENS)[cache.rows(slot, 0, length, CPU)].tolist()
         rows = [row for one in held.values() for row in one]
         assert len(rows) == len(set(rows))
     for slot in held:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from k31ctl.engine.linear import Form, Linear
-from k31ctl.engine.tensors import Target
+from k31ctl.engine.tensors import Kernels, Target
 from tests.engine.runs import CPU, F32, error
 
 
@@ -48,7 +48,7 @@ def test_weights_that_float16_would_change_stay_in_float32(value: float) -> None
 
 def test_weights_stay_as_they_were_where_that_is_asked_for() -> None:
     weight = torch.randn(8, 16, generator=torch.Generator().manual_seed(1))
-    plain = Target(dtype=torch.float32, device=CPU, reordered=False)
+    plain = Target(dtype=torch.float32, device=CPU, kernels=Kernels.PLAIN)
     x = torch.randn(5, 16, generator=torch.Generator().manual_seed(2))
     assert Linear([weight], plain).form is Form.PLAIN
     assert torch.equal(Linear([weight], plain)(x), torch.nn.functional.linear(x, weight))

@@ -1,16 +1,19 @@
 """Experts read from the files when they are needed: the same numbers, within a budget."""
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from threading import Event
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k31ctl.core.expert_budget import Budget
 from k31ctl.engine.model import Model
-from k31ctl.engine.streamed import Budget, ExpertStore, Shelf
+from k31ctl.engine.streamed import ExpertStore, Shelf
 from k31ctl.errors import InputError, RefusedError
 from tests.engine.conftest import Tiny
 from tests.engine.runs import in_pieces, load, prompt
@@ -45,7 +48,7 @@ def test_each_expert_is_read_once_where_there_is_room_and_the_next_are_read_ahea
 ) -> None:
     model = load(tiny("kimi-k3"), streamed=Budget(host_bytes=1 << 30, device_bytes=1 << 30))
     in_pieces(model, prompt(40), [30, 1, 1, 8])
-    counts = store_of(model).counts
+    counts = store_of(model).uses()
     assert counts["read"] + counts["read ahead"] <= 5 * 8
     assert counts["read ahead"] > counts["read"]
     assert counts["ready"] > 0
@@ -92,3 +95,39 @@ def test_a_shelf_never_holds_more_than_it_may(asked: list[tuple[int, int]]) -> N
             assert shelf.put(key, num_bytes, partial(int, num_bytes), sized=int) == num_bytes
         assert shelf.get(key) is not None
         assert shelf.held_bytes <= 100
+
+
+def test_a_shelf_can_be_used_while_a_value_is_made() -> None:
+    shelf: Shelf[int] = Shelf(100, name="test")
+    is_made = Event()
+
+    def slow() -> int:
+        is_made.wait(60)
+        return 1
+
+    with ThreadPoolExecutor(1) as pool:
+        making = pool.submit(shelf.put, "slow", 60, slow, sized=lambda _: 60)
+        while shelf.held_bytes < 60:
+            pass
+        assert [shelf.put(key, 40, lambda: 2, sized=lambda _: 40) for key in "ab"] == [2, 2]
+        assert (shelf.get("slow"), shelf.get("a"), shelf.get("b")) == (None, None, 2)
+        assert shelf.most_bytes == shelf.held_bytes == 100
+        is_made.set()
+        assert making.result() == shelf.get("slow") == 1
+
+
+def test_what_cannot_be_made_gives_its_room_back() -> None:
+    shelf: Shelf[int] = Shelf(100, name="test")
+    with pytest.raises(ZeroDivisionError):
+        shelf.put("a", 100, lambda: 1 // 0, sized=int)
+    assert shelf.held_bytes == 0
+
+
+def test_a_file_that_was_replaced_is_named(tiny: Tiny, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny("kimi-k3"), tmp_path / "other")
+    model = load(folder, streamed=Budget(host_bytes=STORED, device_bytes=READY))
+    in_pieces(model, prompt(5), [5])
+    shutil.copyfile(folder / SHARD, folder / "new")
+    (folder / "new").rename(folder / SHARD)
+    with pytest.raises(InputError, match=f"{SHARD} cannot be read: it is not the file any more"):
+        in_pieces(model, prompt(40), [40])

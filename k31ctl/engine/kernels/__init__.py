@@ -1,6 +1,7 @@
 """Kernels in Triton, each beside the plain function that it must equal, and when they are used.
 
-Nothing here imports Triton: a kernel's own file does, once it is known to be used.
+Nothing here imports Triton: a kernel's own file does, once it is known to be used. Triton launches
+on the current device, whichever its tensors are on: each launch makes theirs the current one.
 """
 
 import os

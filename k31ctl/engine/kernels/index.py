@@ -41,5 +41,6 @@ def index_scores(query_TYX: Tensor, weight_TY: Tensor, key_LX: Tensor) -> Tensor
     out = torch.empty(T, L, dtype=torch.float32, device=query.device)
     grid = (triton.cdiv(T, _BLOCK), triton.cdiv(L, _BLOCK))
     sizes = {"BLOCK": _BLOCK, "X_BLOCK": max(16, triton.next_power_of_2(X))}
-    _scores[grid](query, weight, key, out, (X * Y) ** -0.5, T, L, Y, X, **sizes)
+    with torch.cuda.device_of(query):
+        _scores[grid](query, weight, key, out, (X * Y) ** -0.5, T, L, Y, X, **sizes)
     return out

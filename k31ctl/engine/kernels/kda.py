@@ -52,7 +52,8 @@ def kda_recurrent(
     state, out = state_BHKV.contiguous(), torch.empty_like(v)
     grid = (B * H, triton.cdiv(V, _V_BLOCK))
     sizes = {"K_BLOCK": triton.next_power_of_2(K), "V_BLOCK": _V_BLOCK}
-    _recurrent[grid](q, k, v, g, beta, state, out, scale, T, H, K, V, **sizes)
+    with torch.cuda.device_of(q_BTHK):
+        _recurrent[grid](q, k, v, g, beta, state, out, scale, T, H, K, V, **sizes)
     if state is not state_BHKV:
         state_BHKV.copy_(state)
     return out

@@ -85,5 +85,6 @@ def grouped(x_NC: Tensor, packed_ERP: Tensor, scale_ERG: Tensor, counts: list[in
         # Both bf16 and MXFP4 fit into the ten bits of tf32, so that it rounds nothing there.
         precision = "ieee" if x_NC.dtype == torch.float32 else "tf32"
         sizes = {"ROWS": _ROWS, "OUTPUTS": _OUTPUTS, "BYTES": _BYTES, "PRECISION": precision}
-        _grouped[grid](x_NC.contiguous(), packed_ERP, scale_ERG, out, table, R, P, **sizes)
+        with torch.cuda.device_of(x_NC):
+            _grouped[grid](x_NC.contiguous(), packed_ERP, scale_ERG, out, table, R, P, **sizes)
     return out

@@ -35,5 +35,6 @@ def situ(gate: Tensor, up: Tensor, *, gate_bound: float, up_bound: float | None)
     gate, up = gate.contiguous(), up.contiguous()
     out, N = torch.empty_like(gate), gate.numel()
     grid = (triton.cdiv(N, _BLOCK),)
-    _situ[grid](gate, up, out, N, gate_bound, up_bound or 0.0, BLOCK=_BLOCK)
+    with torch.cuda.device_of(gate):
+        _situ[grid](gate, up, out, N, gate_bound, up_bound or 0.0, BLOCK=_BLOCK)
     return out

@@ -69,5 +69,6 @@ def sparse(query_THC: Tensor, seen_LC: Tensor, chosen_TS: Tensor, scale: float, 
     blocks = {"R_BLOCK": R, "P_BLOCK": P}
     blocks = {name: max(16, triton.next_power_of_2(size)) for name, size in blocks.items()}
     grid = (T, triton.cdiv(H, _BLOCK))
-    _attend[grid](query, seen, chosen, out, scale, H, S, R, P, BLOCK=_BLOCK, **blocks)
+    with torch.cuda.device_of(query):
+        _attend[grid](query, seen, chosen, out, scale, H, S, R, P, BLOCK=_BLOCK, **blocks)
     return out

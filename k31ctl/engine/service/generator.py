@@ -1,6 +1,6 @@
 """What the service needs of a model: tokens in, tokens out, a place freed when nobody listens."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import NamedTuple, Protocol
 
 from k31ctl.engine.images import PreparedImage
@@ -43,13 +43,18 @@ class GeneratedToken(NamedTuple):
 
 @frozen
 class Load:
-    """What a generator holds at this moment."""
+    """What a generator holds at this moment.
+
+    ``expert_uses`` counts streamed experts by where they were when they were needed; None where
+    all are in memory.
+    """
 
     num_running: int
     num_waiting: int
     num_slots: int
     num_cached_tokens: int
     num_cache_tokens: int
+    expert_uses: Mapping[str, int] | None = None
 
 
 class GenerationError(Exception):

@@ -69,7 +69,8 @@ class Metrics:
 
     def text(self, load: Load, *, num_requests: int) -> str:
         """Everything, in Prometheus' text format."""
-        lines = [*_gauges(load, num_requests), *self._counter_lines(), *self._histogram_lines()]
+        lines = [*_gauges(load, num_requests), *_experts(load)]
+        lines += [*self._counter_lines(), *self._histogram_lines()]
         return "\n".join(lines) + "\n"
 
     def _counter_lines(self) -> Iterator[str]:
@@ -106,6 +107,14 @@ def _gauges(load: Load, num_requests: int) -> Iterator[str]:
     for name, help_text, value in gauges:
         yield from _head(name, help_text, "gauge")
         yield f"k31ctl:{name} {value}"
+
+
+def _experts(load: Load) -> Iterator[str]:
+    """Where streamed experts were found; nothing where all are in memory."""
+    if load.expert_uses is not None:
+        yield from _head("experts_total", "streamed experts, by where they were found", "counter")
+        for place, number in load.expert_uses.items():
+            yield f'k31ctl:experts_total{{from="{place}"}} {number}'
 
 
 def _head(name: str, help_text: str, kind: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from k31ctl.engine.checkpoint import load_config, load_model, load_vision
+from k31ctl.engine.checkpoint import Checkpoint, load_model, load_vision
 from k31ctl.engine.generate import Failed as FailedRequest
 from k31ctl.engine.generate import Generation as Requests
 from k31ctl.engine.generate import Request
@@ -13,6 +13,7 @@ from k31ctl.engine.sample import Sampling
 from k31ctl.engine.service.generator import GeneratedToken, Generation, Load
 from k31ctl.engine.service.stepped import Failed, Said, SteppedGenerator
 from k31ctl.engine.service.tasks import ServedModel
+from k31ctl.engine.streamed import ExpertStore
 from k31ctl.engine.tensors import Target
 from k31ctl.engine.tokenizer import Tokenizer, load_tokenizer
 from k31ctl.engine.vision import VisionEncoder
@@ -24,9 +25,9 @@ _SEEDS = 2**63
 class ModelStepper:
     """Requests over one model; a request without a seed is given one."""
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: Requests, store: ExpertStore | None) -> None:
         cache = requests.cache
-        self._requests = requests
+        self._requests, self._store = requests, store
         self._num_slots, self._num_tokens = cache.num_free_slots, cache.num_free_tokens
 
     def submit(self, number: int, work: Generation) -> None:
@@ -76,11 +77,12 @@ class ModelStepper:
             num_slots=self._num_slots,
             num_cached_tokens=self._num_tokens - self._requests.cache.num_free_tokens,
             num_cache_tokens=self._num_tokens,
+            expert_uses=None if self._store is None else self._store.uses(),
         )
 
 
 def opened(
-    folder: Path,
+    source: Path | Checkpoint,
     target: Target,
     *,
     name: str,
@@ -93,25 +95,26 @@ def opened(
     ``num_tokens`` is what the caches of all requests hold together; ``model`` is the checkpoint
     where it is loaded already.
     """
-    config = load_config(folder)
-    tokenizer = load_tokenizer(folder, num_ids=config.vocab_size)
-    model = load_model(folder, target) if model is None else model
-    vision = _vision(folder, target, tokenizer)
+    checkpoint = Checkpoint.at(source)
+    config = checkpoint.config
+    tokenizer = load_tokenizer(checkpoint.folder, num_ids=config.vocab_size)
+    model = load_model(checkpoint, target) if model is None else model
+    vision = _vision(checkpoint, target, tokenizer)
     requests = Requests(model, num_slots=num_slots, num_tokens=num_tokens, vision=vision)
     most = min(num_tokens, config.max_tokens)
     sizes = None if vision is None else vision.shape.sizes
     served = ServedModel(name=name, tokenizer=tokenizer, vision=sizes, max_model_tokens=most)
-    return served, SteppedGenerator(ModelStepper(requests))
+    return served, SteppedGenerator(ModelStepper(requests, model.store))
 
 
-def _vision(folder: Path, target: Target, tokenizer: Tokenizer) -> VisionEncoder | None:
+def _vision(checkpoint: Checkpoint, target: Target, tokenizer: Tokenizer) -> VisionEncoder | None:
     """The image encoder, where it and the tokenizer agree on the place of an image."""
-    vision = load_vision(folder, target)
+    vision = load_vision(checkpoint, target)
     if vision is not None and vision.shape.media_pad != tokenizer.media_pad:
         raise InputError(
             f"media_placeholder_token_id is {vision.shape.media_pad}, and the tokenizer has "
             f"{tokenizer.media_pad} in its place",
-            where=str(folder),
+            where=str(checkpoint.folder),
             remedy="use the config.json and the tokenizer of one release",
         )
     return vision

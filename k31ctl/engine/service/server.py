@@ -30,31 +30,35 @@ def run_service(
     limits: Limits | None = None,
     api_key: str | None = None,
     when_ready: Callable[[str], None] = lambda _: None,
+    when_ended: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until interrupted; ``when_ready`` is told the address once it can be reached.
+
+    ``when_ended`` is called behind the last answer, before a signal ends the process.
 
     Port 0 takes a free one. Raises ``InputError`` where the address cannot be had.
     """
     service = Service(model, generator, limits=limits or Limits(), api_key=api_key)
     with _listening(host, port) as listener:
-        server = StoppingServer(service)
+        server = StoppingServer(service, when_ended)
         asyncio.run(_serve(server, listener, when_ready))
 
 
 class StoppingServer(uvicorn.Server):
     """A server that tells open clients that it ends, instead of waiting for their answers."""
 
-    def __init__(self, service: Service) -> None:
-        super().__init__(configured(service))
-        self._service = service
+    def __init__(self, service: Service, when_ended: Callable[[], None] = lambda: None) -> None:
+        super().__init__(_configured(service))
+        self._service, self._when_ended = service, when_ended
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End what is open, then the connections."""
         self._service.stop()
         await super().shutdown(sockets)
+        self._when_ended()
 
 
-def configured(service: Service) -> uvicorn.Config:
+def _configured(service: Service) -> uvicorn.Config:
     """How the server runs it.
 
     Idle connections are kept for longer than clients keep them, so that none is closed just as its

@@ -7,6 +7,8 @@ BASE := $(VENV)/.stamp-base
 LOOP := $(VENV)/.stamp-loop
 DEV := $(VENV)/.stamp-dev
 CHECKED := k31ctl tests docs benchmarks demo
+# The release that the tests use; where pip finds a build of it for CPUs, it prefers that.
+TORCH := torch==2.13.0
 # Oracles of which single files are read: what else they require contradicts pyproject.toml.
 ALONE := mlx-vlm==0.7.10 nemo-automodel==0.7.0
 
@@ -44,7 +46,7 @@ $(BASE): pyproject.toml | $(BIN)/python
 	touch $@
 
 $(LOOP): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[engine,measure]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[engine,measure]' $(TORCH)
 	$(BIN)/python -m compileall -q k31ctl
 	touch $@ $(BASE)
 

@@ -10,13 +10,13 @@ import signal
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from demo.loop import FULL, SHORT, STEPS, Amounts
-from demo.program import INDENT, Program, StepError, width
+from demo.loop import FULL, SHORT, STEPS, Amounts, Step
+from demo.program import INDENT, Program, StepError, no_children_left, width
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -44,15 +44,14 @@ def main() -> int:
             return BROKEN_PIPE
 
 
-def run(folder: Path, amounts: Amounts, *, is_kept: bool) -> int:
+def run(folder: Path, amounts: Amounts, *, is_kept: bool, steps: Sequence[Step] = STEPS) -> int:
     """Run the steps in a folder, with the server's end at their end."""
-    say(f"k31ctl, the whole loop on this machine in {len(STEPS)} steps, nothing pretended")
+    say(f"k31ctl, the whole loop on this machine in {len(steps)} steps, nothing pretended")
     fate = "stays" if is_kept else "removed at the end; make demo KEEP=DIR keeps it"
     say(f"folder: {folder} ({fate})")
     began = time.monotonic()
-    with ExitStack() as until:
-        program = Program(folder=folder, until=until, say=say)
-        for number, step in enumerate(STEPS, start=1):
+    with closing(Program(folder=folder, say=say)) as program, no_children_left():
+        for number, step in enumerate(steps, start=1):
             say(f"\n{number:>2}  {step.name}: {step.question}")
             try:
                 for line in step.run(program, amounts):
@@ -61,7 +60,7 @@ def run(folder: Path, amounts: Amounts, *, is_kept: bool) -> int:
                 say(f"\nstep {number}, {step.name}, failed: {failed}")
                 sys.stderr.write(failed.said)
                 return failed.code
-    say(f"\nThe loop is closed: {len(STEPS)} steps in {time.monotonic() - began:.0f} s.")
+    say(f"\nThe loop is closed: {len(steps)} steps in {time.monotonic() - began:.0f} s.")
     return 0
 
 

@@ -138,8 +138,7 @@ def serve(program: Program, _: Amounts) -> Iterator[str]:
     """Start the engine that is built in, on what was fetched."""
     lines = program.serve("serve", "weights", "--engine", "embedded", "--port", "0")
     (room,) = (line for line in lines if "requests at once" in line)
-    (weights,) = (line for line in lines if line.startswith("weights "))
-    yield f"Ready at {program.url}: {room}. {' '.join(weights.split()[1:3])} of weights."
+    yield f"Ready at {program.url}: {room}."
 
 
 def conformance(program: Program, amounts: Amounts) -> Iterator[str]:

@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+import psutil
 
 ROOT: Final = Path(__file__).parents[1]
 PROGRAM: Final = (sys.executable, "-m", "k31ctl")
@@ -30,12 +32,12 @@ class StepError(Exception):
 
 @dataclass
 class Program:
-    """Runs ``k31ctl`` in a folder; what ``until`` holds ends with the loop."""
+    """Runs ``k31ctl`` in a folder; a server that it starts is for ``no_children_left`` to end."""
 
     folder: Path
-    until: ExitStack
     say: Callable[[str], object]
     url: str = ""
+    server: "subprocess.Popen[str] | None" = None
     results: dict[str, Any] = field(default_factory=dict)
 
     def ask(self, *arguments: str, into: str) -> Any:
@@ -45,7 +47,7 @@ class Program:
             done = subprocess.run(
                 [*PROGRAM, *arguments, "--json"],
                 cwd=self.folder,
-                env=environment(),
+                env=environment(self.folder),
                 stdout=answer,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -71,12 +73,12 @@ class Program:
             raise StepError(shlex.join(("k31ctl", *arguments)), process.returncode or 1, said)
 
     def serve(self, *arguments: str) -> list[str]:
-        """Start a server that ends with the loop; returns its lines up to its address."""
+        """Start a server in the background; returns its lines up to its address."""
         self.show(*arguments, into="serve.log", background=True)
         log = self.folder / "serve.log"
         with log.open("wb") as out:
             process = self._started(arguments, stdout=out, stderr=subprocess.STDOUT)
-        self.until.callback(_ended, process)
+        self.server = process
         while process.poll() is None:
             lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
             if lines and lines[-1].startswith("ready: ") and lines[-1].endswith("\n"):
@@ -85,6 +87,11 @@ class Program:
             time.sleep(0.05)
         said = log.read_text(encoding="utf-8")
         raise StepError(shlex.join(("k31ctl", *arguments)), process.returncode or 1, said)
+
+    def close(self) -> None:
+        """Wait for the server, which was told to end."""
+        if self.server is not None:
+            self.server.wait()
 
     def show(self, *arguments: str, into: str = "", background: bool = False) -> None:
         """Say a command as it can be copied, over as many lines as the terminal needs."""
@@ -111,7 +118,7 @@ class Program:
         return subprocess.Popen(
             [*PROGRAM, *arguments],
             cwd=self.folder,
-            env=environment(),
+            env=environment(self.folder),
             stdout=stdout,
             stderr=stderr,
             text=True,
@@ -123,17 +130,24 @@ def width() -> int:
     return min(shutil.get_terminal_size().columns, 120)
 
 
-def environment() -> dict[str, str]:
-    """Return what commands run with: this checkout, and no proxy or hub token for loopback."""
+def environment(folder: Path) -> dict[str, str]:
+    """Return what commands run with: this checkout, no proxy, no hub token, no other folder."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     loopback = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
-    return kept | loopback | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    ours = {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder), "NO_COLOR": "1"}
+    return kept | loopback | ours
 
 
-def _ended(process: "subprocess.Popen[str]") -> None:
-    process.terminate()
+@contextmanager
+def no_children_left() -> Iterator[None]:
+    """End what was started in the block, also where an interrupt came before it had a name."""
+    before = set(psutil.Process().children())
     try:
-        process.wait(timeout=_SERVER_END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        yield
+    finally:
+        children = [child for child in psutil.Process().children() if child not in before]
+        for child in children:
+            with suppress(psutil.NoSuchProcess):
+                child.terminate()
+        for child in psutil.wait_procs(children, timeout=_SERVER_END_S)[1]:
+            child.kill()

@@ -70,9 +70,10 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def own_commands(block: Block) -> Iterator[list[str]]:
-    """The arguments of every ``k31ctl`` that a block would run."""
+    """The arguments of every ``k31ctl`` that a block would run; of what is said, commands alone."""
+    begins = {"console": ("$ ",), "text": ("$ ", "k31ctl "), "indented": ("$ ", "k31ctl ")}
     for line in block.body.replace("\\\n", " ").splitlines():
-        if line.startswith("$ ") or block.kind != "console":
+        if line.startswith(begins.get(block.kind, "")):
             yield from _own_commands_of(line.removeprefix("$ ").removeprefix("ExecStart="))
 
 

@@ -31,15 +31,16 @@ class Amounts:
     unseen: tuple[int, int, int]
 
 
-# Prompts of a few hundred tokens: of shorter ones a busy machine cannot tell what a prefill costs
-# beside its tokens, and a calibration that cannot tell is refused.
+# A calibration that cannot tell its parameters is refused. Of prompts of less than a few hundred
+# tokens a busy machine cannot tell what a prefill costs beside its tokens; and a long prompt comes
+# alone, as the engine mixes prompts into the decoding of others, which the model does not know.
 FULL: Final = Amounts(
-    answer_tokens=32, checks=(), loads=(("1,4,8", 256, 16), ("1,4", 768, 8)), unseen=(2, 512, 8)
+    answer_tokens=32, checks=(), loads=(("1,4,8", 256, 16), ("1", 1536, 4)), unseen=(2, 512, 8)
 )
 SHORT: Final = Amounts(
     answer_tokens=16,
     checks=("answer-shape", "usage", "error-shapes"),
-    loads=(("1,4", 256, 4), ("1,4", 768, 4)),
+    loads=(("1,4", 256, 4), ("1", 1024, 4)),
     unseen=(2, 512, 4),
 )
 

@@ -26,7 +26,7 @@ _INDENTED = re.compile(r"(?:(?<=\n\n) {4}\S.*\n(?: {4}.*\n|\n)*)")
 _WHY_NOT = re.compile(r"<!-- not run: (.+) -->")
 _INLINE = re.compile(r"`(k31ctl [^`]+)`")
 _ASSIGNMENT = re.compile(r"\w+=")
-_PUNCTUATION = ";|&<>()"
+_REDIRECTION = re.compile(r"(?<!\S)\d?[<>]+&?\s*[^\s;|&]+")
 COMMANDS: Final[Any] = get_command(app_with())
 
 
@@ -87,27 +87,20 @@ def inline_commands(page: Path) -> Iterator[list[str]]:
 def _own_commands_of(line: str) -> Iterator[list[str]]:
     if "k31ctl " not in line:
         return
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=_PUNCTUATION)
+    lexer = shlex.shlex(_REDIRECTION.sub("", line), posix=True, punctuation_chars=";|&()")
     lexer.whitespace_split = True
     try:
         words = list(lexer)
     except ValueError:  # a quotation mark of a sentence: no shell
         return
     command: list[str] = []
-    is_target = False
     for word in [*words, ";"]:
-        if set(word) & set("<>") and set(word) <= set(_PUNCTUATION):
-            is_target = True
-            if command and command[-1].isdigit():  # of 2>&1
-                command.pop()
-        elif set(word) <= set(_PUNCTUATION):
+        if set(word) <= set(";|&()"):
             while command and _ASSIGNMENT.match(command[0]):
                 del command[0]
             if command and command[0].rpartition("/")[2] == "k31ctl":
                 yield command[1:]
             command = []
-        elif is_target:
-            is_target = False
         else:
             command.append(word)
 

@@ -13,7 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from demo.__main__ import run
+from demo.__main__ import BUSY, run
 from demo.loop import SHORT, STEPS, Amounts, Step
 from demo.program import Program
 from tests.documents import ROOT, Block, own_commands
@@ -43,8 +43,12 @@ def left_in(folder: Path) -> list[str]:
 
 
 def test_the_loop_closes_and_leaves_nothing(tmp_path: Path) -> None:
-    said, errors = started(tmp_path).communicate(timeout=600)
-    assert errors == ""
+    process = started(tmp_path)
+    said, errors = process.communicate(timeout=600)
+    assert left_in(tmp_path) == []
+    if process.returncode == 4 and BUSY in errors:
+        pytest.skip(f"other work on this machine is too much to calibrate: {errors}")
+    assert (process.returncode, errors) == (0, "")
     assert re.findall(r"(?m)^ ?(\d+)  ([\w -]+): ", said) == [
         (str(number), step.name) for number, step in enumerate(STEPS, start=1)
     ]
@@ -53,7 +57,6 @@ def test_the_loop_closes_and_leaves_nothing(tmp_path: Path) -> None:
     assert re.search(
         r"It kept \d.*, asked for the other \d.*, and proved\s+(\d) of\s+\1 files", said
     )
-    assert left_in(tmp_path) == []
     shown = Block(
         page=ROOT / "Makefile",
         line=0,

@@ -27,6 +27,7 @@ _WHY_NOT = re.compile(r"<!-- not run: (.+) -->")
 _INLINE = re.compile(r"`(k31ctl [^`]+)`")
 _ASSIGNMENT = re.compile(r"\w+=")
 _REDIRECTION = re.compile(r"(?<!\S)\d?[<>]+&?\s*[^\s;|&]+")
+_BEFORE = {"!", "do", "else", "exec", "if", "sudo", "then", "until", "while"}
 COMMANDS: Final[Any] = get_command(app_with())
 
 
@@ -96,7 +97,7 @@ def _own_commands_of(line: str) -> Iterator[list[str]]:
     command: list[str] = []
     for word in [*words, ";"]:
         if set(word) <= set(";|&()"):
-            while command and _ASSIGNMENT.match(command[0]):
+            while command and (_ASSIGNMENT.match(command[0]) or command[0] in _BEFORE):
                 del command[0]
             if command and command[0].rpartition("/")[2] == "k31ctl":
                 yield command[1:]

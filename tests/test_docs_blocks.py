@@ -142,6 +142,7 @@ def test_what_nothing_runs_says_why_and_is_known_here() -> None:
     ("kind", "body"),
     [
         ("sh", "k31ctl plan --kv-dtyp fp8"),
+        ("sh", "if ! k31ctl lint -- vllm serve a && k31ctl lint --fixx b; then true; fi"),
         ("sh", "make tests"),
         ("sh", "if true; then"),
         ("sh", "pip install 'k31ctl[engines]'"),

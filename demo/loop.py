@@ -19,6 +19,8 @@ OF_THE_MODEL: Final = (
     *("isolation", "long-context"),
 )
 OUTPUT_TOKENS: Final = "24"
+# The calibration has to tell what every load up to this length takes, so it is close to the loads.
+LENGTH: Final = ("--max-model-len", "2k")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,7 @@ class Amounts:
 # tokens a busy machine cannot tell what a prefill costs beside its tokens; and a long prompt comes
 # alone, as the engine mixes prompts into the decoding of others, which the model does not know.
 FULL: Final = Amounts(
-    answer_tokens=32, checks=(), loads=(("1,4,8", 256, 16), ("1", 1536, 4)), unseen=(2, 512, 8)
+    answer_tokens=32, checks=(), loads=(("1,4,8", 256, 12), ("1", 1536, 4)), unseen=(2, 512, 8)
 )
 SHORT: Final = Amounts(
     answer_tokens=16,
@@ -140,7 +142,7 @@ def machine(program: Program, amounts: Amounts) -> Iterator[str]:
 
 def serve(program: Program, _: Amounts) -> Iterator[str]:
     """Start the engine that is built in, on what was fetched."""
-    lines = program.serve("serve", "weights", "--engine", "embedded", "--port", "0")
+    lines = program.serve("serve", "weights", "--engine", "embedded", "--port", "0", *LENGTH)
     (room,) = (line for line in lines if "requests at once" in line)
     yield f"Ready at {program.url}: {room}."
 
@@ -213,7 +215,7 @@ STEPS: Final = (
 def _planned(amounts: Amounts) -> tuple[str, ...]:
     users, prompt_tokens, _ = amounts.unseen
     return (
-        *("plan", "weights", "--engine", "embedded", "--on", "machine.yaml"),
+        *("plan", "weights", "--engine", "embedded", "--on", "machine.yaml", *LENGTH),
         *("--prompt-tokens", str(prompt_tokens), "--output-tokens", OUTPUT_TOKENS),
         *("--concurrency", str(users)),
     )
@@ -222,10 +224,11 @@ def _planned(amounts: Amounts) -> tuple[str, ...]:
 def _measured(
     program: Program, users: str, prompt_tokens: int, requests: int, planned: str, run: str
 ) -> Any:
+    # No warm-up: of its few tokens a random model may make no text, and the checks warmed it up.
     return program.ask(
         *("bench", program.url, "--completions", "--concurrency", users),
         *("--prompt-tokens", str(prompt_tokens), "--output-tokens", OUTPUT_TOKENS),
-        *("--requests", str(requests), "--against", planned, "--out", run),
+        *("--requests", str(requests), "--warmup", "0", "--against", planned, "--out", run),
         into=f"{run}.json",
     )
 

@@ -240,7 +240,7 @@ def _held(found: Any) -> str:
         return f"{stage['name']} is not held against the plan: {stage['why_not']}."
     time = stage["tpot_s"]
     return (
-        f"{stage['concurrency']} users, {stage['prompt_tokens']:,} tokens in: "
+        f"{stage['name']}, {stage['prompt_tokens']:,} tokens in: "
         f"{time['measured'] * 1e3:.3g} ms a token, planned "
         f"{_ms(time['predicted'], time['low'], time['high'])}; "
         f"{'within' if time['within'] else 'outside'} the band."

@@ -1,17 +1,24 @@
-# One command plans, one formats, one checks everything. `make PYTHON=python3.12 test` picks a Python.
+# One command plans, one shows the whole loop (`make demo KEEP=DIR` keeps its folder), one formats,
+# one checks everything. `make PYTHON=python3.12 test` picks a Python.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BASE := $(VENV)/.stamp-base
+LOOP := $(VENV)/.stamp-loop
 DEV := $(VENV)/.stamp-dev
-CHECKED := k31ctl tests docs benchmarks
+CHECKED := k31ctl tests docs benchmarks demo
+# The release that the tests use; where pip finds a build of it for CPUs, it prefers that.
+TORCH := torch==2.13.0
 # Oracles of which single files are read: what else they require contradicts pyproject.toml.
 ALONE := mlx-vlm==0.7.10 nemo-automodel==0.7.0
 
-.PHONY: plan test lint format clean
+.PHONY: plan demo test lint format clean
 
 plan: $(BASE)
 	$(BIN)/k31ctl plan
+
+demo: $(LOOP)
+	@$(BIN)/python -m demo $(if $(KEEP),--keep "$(KEEP)")
 
 test: lint
 	$(BIN)/pytest -n 2
@@ -19,7 +26,7 @@ test: lint
 lint: $(DEV)
 	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/ruff format --check $(CHECKED)
-	$(BIN)/mypy --strict k31ctl tests
+	$(BIN)/mypy --strict k31ctl tests demo
 	$(BIN)/lint-imports
 
 format: $(DEV)
@@ -42,8 +49,13 @@ $(BASE): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m compileall -q k31ctl
 	touch $@
 
+$(LOOP): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[engine,measure]' $(TORCH)
+	$(BIN)/python -m compileall -q k31ctl
+	touch $@ $(BASE)
+
 $(DEV): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,engine,kernels,oracles]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(ALONE)
 	$(BIN)/python -m compileall -q k31ctl
-	touch $@ $(BASE)
+	touch $@ $(BASE) $(LOOP)

@@ -35,7 +35,7 @@ from k31ctl.core.rules.waivers import WAIVER_RULES
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
-PAGES: Final = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+PAGES: Final = (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
 ECHO: Final = "; echo $?"
 UNITS: Final = {"B": 1, "GB": 10**9, "GiB": 2**30, "": 1}
 

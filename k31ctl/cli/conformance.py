@@ -1,6 +1,5 @@
 """``k31ctl bench conformance``: whether an endpoint keeps the contract this model needs."""
 
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,6 @@ from k31ctl.cli.bench_options import KeyOpt, ModelOpt
 from k31ctl.cli.options import GateOpt, JsonOpt, said
 
 _WHAT, _HOW, _OUT = "Checks", "How", "Output"
-_ANSWER_TOKENS = 8192
 
 
 class Api(StrEnum):
@@ -125,23 +123,22 @@ def conformance(
 
     k31ctl bench conformance https://HOST/v1/messages --skip long-context
     """
-    from k31ctl.bench.conformance.job import ConformanceRequest
+    from k31ctl.api.measuring import conformance_request
     from k31ctl.bench.conformance.job import conformance as run
-    from k31ctl.bench.conformance.registry import chosen
     from k31ctl.core.gates import parse_gate
     from k31ctl.report.conformance import show_conformance
 
     gates = [parse_gate(text) for text in gate or ()]
-    request = ConformanceRequest(
-        url=url,
-        token=os.environ.get(api_key_env) or None,
-        environment=os.environ,
+    request = conformance_request(
+        url,
         model=model,
         api=api.value,
-        checks=chosen(check or (), skip or ()),
-        check_s=check_timeout,
-        budget_s=time_budget,
-        answer_tokens=max_tokens or _ANSWER_TOKENS,
+        check=check or (),
+        skip=skip or (),
+        max_tokens=max_tokens,
         context=context,
+        check_timeout=check_timeout,
+        time_budget=time_budget,
+        api_key_env=api_key_env,
     )
     show_conformance(run(request), request=request, junit=junit, gates=gates, as_json=as_json)

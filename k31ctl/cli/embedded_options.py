@@ -3,7 +3,6 @@
 import os
 from collections.abc import Collection
 from enum import StrEnum
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,7 +12,6 @@ from k31ctl.cli.options import said
 from k31ctl.errors import InputError, UsageError
 
 _PANEL: Final = "Embedded engine"
-_NEEDED: Final = ("torch", "safetensors", "tiktoken", "PIL", "starlette", "uvicorn")
 _MOST_KEY_BYTES: Final = 4096
 API_KEY_VARIABLE: Final = "K31CTL_API_KEY"
 LOOPBACK: Final = "127.0.0.1"
@@ -138,29 +136,6 @@ def refuse_own(said: Collection[str], port: int | None) -> None:
 def _flag(name: str) -> str:
     """A parameter as it is typed."""
     return {"target": "--as", "execute": "--exec"}.get(name, f"--{name.replace('_', '-')}")
-
-
-def require_engine() -> None:
-    """Raise InputError where the libraries of the embedded engine are not installed."""
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        raise InputError(
-            f"the embedded engine needs {', '.join(missing)}, which is not installed",
-            where="this Python",
-            remedy="pip install 'k31ctl[engine]'",
-        )
-
-
-def checked_device(text: str | None) -> str:
-    """Return the device; raises UsageError for what is none."""
-    name = text or ""
-    if name not in ("", "cpu", "cuda") and not (
-        name.startswith("cuda:") and name[5:].isascii() and name[5:].isdigit()
-    ):
-        raise UsageError(
-            f"{name[:40]!r} is no device", where="--device", remedy="use cpu, cuda or cuda:N"
-        )
-    return name
 
 
 def api_key(file: Path | None) -> str | None:

@@ -34,7 +34,12 @@ def show_calibration(
     write_whole(out, calibration_yaml(found))
     if as_json:
         sys.stdout.write(
-            envelope("calibrate", inputs=inputs, result=_result(found, out), warnings=notes)
+            envelope(
+                "calibrate",
+                inputs=inputs,
+                result={"file": str(out)} | calibration_result(found),
+                warnings=notes,
+            )
         )
     elif out != STANDARD_OUTPUT:
         sys.stdout.write(_text(found, notes, out))
@@ -84,10 +89,10 @@ def _rounded(value: float, figures: int) -> float:
     return float(f"{value:.{figures}g}")
 
 
-def _result(found: Calibrated, out: Path) -> dict[str, Any]:
+def calibration_result(found: Calibrated) -> dict[str, Any]:
+    """The names and values that JSON sees, but for the file that was written."""
     calibration = found.calibration
     return {
-        "file": str(out),
         "calibration": calibration,
         "parameters": [
             {

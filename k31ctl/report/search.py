@@ -35,7 +35,7 @@ def show_search(
 
     Gates read the first recommendation of the goal: its names are those of a candidate.
     """
-    result = _result(found)
+    result = searched_result(found)
     held = tuple(evaluate(gate, _gated(result)) for gate in gates)
     result["gates"] = held
     texts: dict[Path, str] = {}
@@ -76,7 +76,7 @@ def _first(found: Searched) -> Recommendation | None:
     return next((each for each in made if each is not None), None)
 
 
-def _result(found: Searched) -> dict[str, Any]:
+def searched_result(found: Searched) -> dict[str, Any]:
     """The result, with every load's candidates and Pareto front in two lists as well."""
     result = search_result(found)
     first = _first(found)

@@ -42,7 +42,7 @@ def show_validation(
             envelope(
                 "validate",
                 inputs={"table": table},
-                result=_result(found, skipped),
+                result=validation_result(found, skipped),
                 warnings=found.missed,
             )
         )
@@ -120,7 +120,8 @@ def _score_line(name: str, score: Score) -> str:
     )
 
 
-def _result(found: Validation, skipped: Sequence[Skipped]) -> dict[str, object]:
+def validation_result(found: Validation, skipped: Sequence[Skipped]) -> dict[str, object]:
+    """The names and values that JSON sees."""
     return {
         "comparisons": [
             {

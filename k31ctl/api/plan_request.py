@@ -1,0 +1,368 @@
+"""What a plan is asked for: numbers in base units, checked, as one request."""
+
+from collections.abc import Sequence
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypedDict
+
+from k31ctl.api.given import checked_count, checked_ratio, chosen, chosen_or_none, path_of
+from k31ctl.core.costing import CostRequest
+from k31ctl.core.kv_cache import IndexFormat, KvFormat, StateDtype
+from k31ctl.core.layout_rules import MOST_RANKS, AskedLayout
+from k31ctl.core.offload import Tier
+from k31ctl.core.ownership import OWNED
+from k31ctl.core.prices import Term
+from k31ctl.core.request import PlanRequest
+from k31ctl.core.workload import USUAL_OUTPUT_TOKENS, AskedWorkload
+from k31ctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from k31ctl.core.simulation_request import SimulationRequest
+
+MOST_CELLS: Final = 10_000
+MOST_ENTRIES: Final = 1_000
+MOST_ACCEPTED: Final = 65.0
+MOST_RATE: Final = 1e6
+MOST_USD_PER_HOUR: Final = 10_000.0
+MOST_USD: Final = 1e9
+MOST_USD_PER_KWH: Final = 100.0
+_CONTEXT: Final = 128 << 10
+
+
+class PlanOptions(TypedDict, total=False):
+    """The options of ``k31ctl plan`` that make a deployment and its load, under the same names.
+
+    Lengths are in tokens, ``kv_memory`` in bytes per GPU, ``rate`` in requests per second, money
+    in US dollars: ``price`` per GPU-hour, ``purchase`` per node, ``staff`` per year and
+    ``electricity`` per kWh. None, and what is left out, is the option's own default.
+    """
+
+    nodes: int
+    tp: int | None
+    pp: int | None
+    dp: int | None
+    ep: int | None
+    dcp: int | None
+    context: Sequence[int] | None
+    batch: Sequence[int] | None
+    max_model_len: int | None
+    kv_dtype: str | None
+    index_dtype: str | None
+    state_dtype: str
+    kv_memory: int | None
+    memory_fraction: float | None
+    state_ratio: float | None
+    prefix_caching: bool
+    draft_tokens: int | None
+    replay_ssm: bool
+    state_slots: int | None
+    chunk_tokens: int | None
+    text_only: bool
+    image: tuple[int, int] | None
+    lora: int | None
+    offload: str | None
+    resident_experts: int | None
+    prompt_tokens: int | None
+    output_tokens: int | None
+    cached_fraction: float
+    concurrency: int | None
+    accepted_tokens: float | None
+    rate: float | None
+    trace: str | Path | None
+    slo: str | None
+    simulate: bool
+    seed: int
+    price: float | None
+    provider: str | None
+    term: str | None
+    utilisation: float | None
+    api: str | None
+    purchase: float | None
+    staff: float | None
+    electricity: float | None
+
+
+def plan_request(
+    *,
+    plays: bool = True,
+    nodes: int = 1,
+    tp: int | None = None,
+    pp: int | None = None,
+    dp: int | None = None,
+    ep: int | None = None,
+    dcp: int | None = None,
+    context: Sequence[int] | None = None,
+    batch: Sequence[int] | None = None,
+    max_model_len: int | None = None,
+    kv_dtype: str | None = None,
+    index_dtype: str | None = None,
+    state_dtype: str = StateDtype.FP32,
+    kv_memory: int | None = None,
+    memory_fraction: float | None = None,
+    state_ratio: float | None = None,
+    prefix_caching: bool = True,
+    draft_tokens: int | None = None,
+    replay_ssm: bool = False,
+    state_slots: int | None = None,
+    chunk_tokens: int | None = None,
+    text_only: bool = False,
+    image: tuple[int, int] | None = None,
+    lora: int | None = None,
+    offload: str | None = None,
+    resident_experts: int | None = None,
+    prompt_tokens: int | None = None,
+    output_tokens: int | None = None,
+    cached_fraction: float = 0.0,
+    concurrency: int | None = None,
+    accepted_tokens: float | None = None,
+    rate: float | None = None,
+    trace: str | Path | None = None,
+    slo: str | None = None,
+    simulate: bool = False,
+    seed: int = 0,
+    price: float | None = None,
+    provider: str | None = None,
+    term: str | None = None,
+    utilisation: float | None = None,
+    api: str | None = None,
+    purchase: float | None = None,
+    staff: float | None = None,
+    electricity: float | None = None,
+) -> PlanRequest:
+    """Return the request that options make; raises UsageError for what cannot be.
+
+    Without ``plays`` a load is never played out: a search has its own loads.
+    """
+    asked = _workload(
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        cached_fraction=cached_fraction,
+        concurrency=concurrency,
+        rate=rate,
+        batch=batch,
+        accepted_tokens=accepted_tokens,
+    )
+    cost = cost_request(
+        price=price,
+        provider=provider,
+        term=term,
+        utilisation=utilisation,
+        api=api,
+        purchase=purchase,
+        staff=staff,
+        electricity=electricity,
+    )
+    contexts = tuple(context or _contexts_of(asked))
+    batches = tuple(batch or (1,))
+    _check_cells(contexts, batches)
+    checked_ratio("--memory-fraction", memory_fraction, most=1)
+    checked_ratio("--state-ratio", state_ratio, most=1000)
+    for name, size in (("tp", tp), ("pp", pp), ("dp", dp), ("ep", ep), ("dcp", dcp)):
+        checked_count(f"--{name}", size, least=1, most=None)
+    checked_count("--nodes", nodes, least=1, most=MOST_RANKS)
+    checked_count("--draft-tokens", draft_tokens, least=0, most=64)
+    checked_count("--state-slots", state_slots, least=1, most=64)
+    checked_count("--chunk-tokens", chunk_tokens, least=1, most=1 << 24)
+    checked_count("--lora", lora, least=1, most=65_536)
+    checked_count("--seed", seed, least=0, most=None)
+    tier = chosen_or_none(Tier, offload, where="--offload")
+    _check_companions(kv_memory=kv_memory, offload=tier, resident_experts=resident_experts)
+    played = None
+    if plays:
+        played = _simulation(asked, trace=path_of(trace), slo=slo, simulate=simulate, seed=seed)
+    return PlanRequest(
+        contexts=contexts,
+        batches=batches,
+        layout=AskedLayout(nodes=nodes, tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp),
+        kv_dtype=chosen_or_none(KvFormat, kv_dtype, where="--kv-dtype"),
+        index_dtype=chosen_or_none(IndexFormat, index_dtype, where="--index-dtype"),
+        state_dtype=chosen(StateDtype, state_dtype, where="--state-dtype"),
+        kv_memory_bytes=kv_memory,
+        max_model_len=max_model_len,
+        prefix_caching=prefix_caching,
+        draft_tokens=draft_tokens,
+        replay_ssm=replay_ssm,
+        state_slots=state_slots,
+        chunk_tokens=chunk_tokens,
+        memory_fraction=memory_fraction,
+        state_ratio=state_ratio,
+        text_only=text_only,
+        image=image,
+        lora_rank=lora,
+        offload=tier,
+        resident_experts=resident_experts,
+        workload=asked,
+        cost=cost,
+        simulation=played,
+    )
+
+
+def _check_cells(contexts: tuple[int, ...], batches: tuple[int, ...]) -> None:
+    """Refuse longer lists, and more cells, than a table is good for, and counts below one."""
+    for name, entries in (("--context", contexts), ("--batch", batches)):
+        if len(entries) > MOST_ENTRIES:
+            raise UsageError(
+                f"{len(entries)} entries are more than {MOST_ENTRIES}",
+                where=name,
+                remedy=f"give {name} a shorter list",
+            )
+        checked_count(name, min(entries), least=1, most=None)
+    if len(contexts) * len(batches) > MOST_CELLS:
+        raise UsageError(
+            f"{len(contexts)} contexts at {len(batches)} batch sizes are more than "
+            f"{MOST_CELLS} cells",
+            where="--context, --batch",
+            remedy="ask for fewer of either",
+        )
+
+
+def _check_companions(
+    *, kv_memory: int | None, offload: Tier | None, resident_experts: int | None
+) -> None:
+    """Refuse a cache of no bytes, and a count of resident experts where none leave."""
+    if kv_memory is not None and kv_memory <= 0:
+        raise UsageError(
+            f"a cache of {kv_memory} bytes holds nothing",
+            where="--kv-memory",
+            remedy="give it a size such as 42.23GiB, or leave it out",
+        )
+    checked_count("--resident-experts", resident_experts, least=0, most=None)
+    if resident_experts is not None and offload is None:
+        raise UsageError(
+            f"{resident_experts} experts can only stay where the others leave",
+            where="--resident-experts",
+            remedy="add --offload host or --offload nvme",
+        )
+
+
+def _workload(
+    *,
+    prompt_tokens: int | None,
+    output_tokens: int | None,
+    cached_fraction: float,
+    concurrency: int | None,
+    rate: float | None,
+    batch: Sequence[int] | None,
+    accepted_tokens: float | None,
+) -> AskedWorkload:
+    """The load that was asked for; raises UsageError where a number cannot be."""
+    for name, count in (("--prompt-tokens", prompt_tokens), ("--output-tokens", output_tokens)):
+        if count is not None and count < 1:
+            raise UsageError(
+                f"{count} tokens are none", where=name, remedy=f"give {name} at least 1"
+            )
+    checked_count("--concurrency", concurrency, least=1, most=1_000_000)
+    if not 0 <= cached_fraction < 1:
+        raise UsageError(
+            f"{cached_fraction} is not a fraction of at least 0 and below 1",
+            where="--cached-fraction",
+            remedy="give a value such as 0.8: the last token of a prompt is never cached",
+        )
+    if accepted_tokens is not None and not (
+        isfinite(accepted_tokens) and 1 <= accepted_tokens <= MOST_ACCEPTED
+    ):
+        raise UsageError(
+            f"{accepted_tokens} is not between 1 and {MOST_ACCEPTED:g}",
+            where="--accepted-tokens",
+            remedy="count the target's own token: give 1 where nothing drafted is kept",
+        )
+    if rate is not None and concurrency is not None:
+        raise UsageError(
+            "a rate of arrivals and a number of requests at once are two different loads",
+            where="--rate, --concurrency",
+            remedy="leave one of them out",
+        )
+    if rate is not None and not (isfinite(rate) and 0 < rate <= MOST_RATE):
+        raise UsageError(
+            f"{rate} is not a rate above 0 and at most {MOST_RATE:g}",
+            where="--rate",
+            remedy="give the requests that arrive in a second, such as 0.5",
+        )
+    return AskedWorkload(
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        cached_fraction=cached_fraction,
+        concurrency=concurrency or (batch[0] if batch and rate is None else None),
+        rate_per_s=rate,
+        accepted_tokens=accepted_tokens,
+    )
+
+
+def _contexts_of(asked: AskedWorkload) -> tuple[int, ...]:
+    """The context that a request of this load reaches, the usual one where its prompt is open."""
+    if asked.prompt_tokens is None:
+        return (_CONTEXT,)
+    return (asked.prompt_tokens + (asked.output_tokens or USUAL_OUTPUT_TOKENS),)
+
+
+def _simulation(
+    asked: AskedWorkload, *, trace: Path | None, slo: str | None, simulate: bool, seed: int
+) -> "SimulationRequest | None":
+    """What to play out: a trace, a rate, service levels, or where it was asked; else None."""
+    if not (simulate or trace or slo is not None or asked.rate_per_s is not None):
+        return None
+    from random import Random
+
+    from k31ctl.catalog.trace import read_trace
+    from k31ctl.core.simulation_request import SimulationRequest
+    from k31ctl.core.slo import parse_slo
+
+    if trace is not None and (asked.rate_per_s is not None or asked.concurrency is not None):
+        raise UsageError(
+            "a trace says itself when its requests arrive",
+            where="--trace",
+            remedy="leave --rate and --concurrency out",
+        )
+    read = read_trace(trace) if trace is not None else None
+    return SimulationRequest(
+        trace=read.load if read else None,
+        trace_notes=read.notes if read else (),
+        slo=parse_slo(slo) if slo is not None else None,
+        random=Random(seed),
+        seed=seed,
+    )
+
+
+def cost_request(
+    *,
+    price: float | None,
+    provider: str | None,
+    term: str | None,
+    utilisation: float | None,
+    api: str | None,
+    purchase: float | None,
+    staff: float | None,
+    electricity: float | None,
+) -> CostRequest:
+    """What is asked about money; raises UsageError where two options set the same price."""
+    checked_ratio("--price", price, most=MOST_USD_PER_HOUR)
+    checked_ratio("--utilisation", utilisation, most=1)
+    checked_ratio("--purchase", purchase, most=MOST_USD)
+    checked_ratio("--staff", staff, most=MOST_USD)
+    checked_ratio("--electricity", electricity, most=MOST_USD_PER_KWH)
+    _refuse_pair("--price", price, "--provider", provider)
+    _refuse_pair("--price", price, "--term", term)
+    if provider != OWNED:
+        _refuse_pair("--purchase", purchase, "--provider", provider)
+    else:
+        _refuse_pair("--provider owned", provider, "--term", term)
+    _refuse_pair("--purchase", purchase, "--term", term)
+    return CostRequest(
+        usd_per_gpu_hour=price,
+        provider=provider,
+        term=chosen_or_none(Term, term, where="--term"),
+        utilisation=utilisation,
+        api=api,
+        purchase_usd=purchase,
+        staff_usd_per_year=staff,
+        usd_per_kwh=electricity,
+    )
+
+
+def _refuse_pair(first: str, one: object, second: str, other: object) -> None:
+    if one is not None and other is not None:
+        raise UsageError(
+            f"{first} and {second} each set the price of a GPU-hour",
+            where=f"{first}, {second}",
+            remedy="leave one of them out",
+        )

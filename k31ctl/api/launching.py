@@ -20,8 +20,8 @@ from k31ctl.values import frozen
 
 if TYPE_CHECKING:
     from k31ctl.catalog.store import Store
-    from k31ctl.core.rules import Finding
     from k31ctl.core.hardware import Node
+    from k31ctl.core.rules import Finding
     from k31ctl.serve.files import LaunchFile
     from k31ctl.serve.lint import Asked as AskedLint
     from k31ctl.serve.lint_files import LintedFile

@@ -36,8 +36,8 @@ def result_of(found: object) -> dict[str, Any]:
 
     It is for every value that a function of this package returns, and raises TypeError for others.
 
-    >>> result_of(plan("kimi-k3"))["capacity"]["kv_cache_tokens"]
-    2104000
+    >>> result_of(plan("kimi-k3"))["capacity"]["block_tokens"]
+    768
     """
     made: dict[str, Any] = plain(_named(found))
     return made

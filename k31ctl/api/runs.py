@@ -53,7 +53,7 @@ def compare(run: str | Path, *, against: str | Path | None = None) -> Held:
     ``plan --json``, else the plan that the record keeps. Raises InputError where one cannot be
     read.
 
-    >>> compare("run", against="plan.json").against.suspicion.likely
+    >>> print(compare("run", against="plan.json").against.suspicion.text)
     """
     from k31ctl.bench.observed import read_run
     from k31ctl.core.against import against as held_against
@@ -80,8 +80,8 @@ def diff(
     the standard deviation between runs of the same, 0.005. Raises InputError for a file that is no
     run, UsageError for an unknown metric.
 
-    >>> [name for _, figure in diff("monday", "tuesday").worse for name in (figure.metric,)]
-    []
+    >>> for stage, figure in diff("monday", "tuesday").worse:
+    ...     print(stage, figure.metric)
     """
     from k31ctl.bench.compare import BETWEEN_RUNS, LEAST, judged_metrics
     from k31ctl.bench.compare import compare as compared
@@ -103,7 +103,7 @@ def calibrate(runs: Sequence[str | Path], *, plan: str | Path | None = None) -> 
     where the runs cannot tell its parameters, and says which load would; InputError for a file that
     is no run or no plan.
 
-    >>> calibrate(["run"]).calibrated.calibration.mean_error
+    >>> write_calibration(calibrate(["run"]), "site.yaml")
     """
     from datetime import UTC, datetime
 
@@ -152,8 +152,7 @@ def validate(
     with ``fit`` the parameters are fitted to all tables first. That targets are missed is in the
     answer. Raises ProfileError for an unknown table.
 
-    >>> validate().validation.missed
-    ()
+    >>> print(validate().validation.missed)
     """
     from k31ctl.catalog.measurements import load_trials, other_tables
     from k31ctl.catalog.speed import load_speed

@@ -172,6 +172,7 @@ def test_runs_are_measured_held_and_compared_alike(
     assert k31ctl.result_of(found)["sweep"][0]["completed"] == 3
     with pytest.raises(k31ctl.K31Error) as refused:
         k31ctl.calibrate([after], plan=plan)
+    capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
         program(["calibrate", str(after), "--plan", str(plan), "--out", str(tmp_path / "c.yaml")])
     assert ended.value.code == refused.value.exit_code

@@ -1,4 +1,4 @@
-"""What is shipped: the files of the wheel and of the archive of sources, and that the wheel runs."""
+"""What is shipped: the files of the wheel and of the sources, and that the wheel runs."""
 
 import os
 import re

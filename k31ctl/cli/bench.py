@@ -26,7 +26,6 @@ from k31ctl.cli.bench_options import (
     ImageSizeOpt,
     ImagesOpt,
     InFlightOpt,
-    JunitOpt,
     KeyOpt,
     MaxRegressionOpt,
     ModelOpt,
@@ -56,6 +55,7 @@ from k31ctl.cli.options import (
     GateOpt,
     HtmlOpt,
     JsonOpt,
+    JunitOpt,
     MarkdownOpt,
     OutputTokensOpt,
     PromptTokensOpt,
@@ -137,7 +137,7 @@ def load(
     from k31ctl.bench.job import Bench
     from k31ctl.core.gates import parse_gate
     from k31ctl.report.bench import show_bench
-    from k31ctl.report.bench_targets import Targets
+    from k31ctl.report.targets import Targets
 
     held = None if against is None else plan_at(against)
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from k31ctl.cli.bench_options import JunitOpt, MaxRegressionOpt, parse_share
-from k31ctl.cli.options import CsvOpt, JsonOpt, MarkdownOpt, said
+from k31ctl.cli.bench_options import MaxRegressionOpt, parse_share
+from k31ctl.cli.options import CsvOpt, JsonOpt, JunitOpt, MarkdownOpt, said
 
 BeforeArg = Annotated[
     Path, typer.Argument(metavar="BEFORE", help="A record of --out, or a file of --json.")
@@ -66,7 +66,7 @@ def diff(
     from k31ctl.bench.baseline import regressions
     from k31ctl.bench.compare import GATED, judged_metrics
     from k31ctl.report.bench_diff import show_diff
-    from k31ctl.report.bench_targets import Targets
+    from k31ctl.report.targets import Targets
 
     found = runs.diff(before, after, least=least, between_runs=between_runs, metric=metric)
     show_diff(

@@ -1,16 +1,15 @@
 """``k31ctl bench conformance``: whether an endpoint keeps the contract this model needs."""
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from k31ctl import units
 from k31ctl.cli.bench_options import KeyOpt, ModelOpt
-from k31ctl.cli.options import GateOpt, JsonOpt, said
+from k31ctl.cli.options import GateOpt, JsonOpt, JunitOpt, said
 
-_WHAT, _HOW, _OUT = "Checks", "How", "Output"
+_WHAT, _HOW = "Checks", "How"
 
 
 class Api(StrEnum):
@@ -90,15 +89,6 @@ TimeBudgetOpt = Annotated[
         rich_help_panel=_HOW,
     ),
 ]
-JunitOpt = Annotated[
-    Path | None,
-    typer.Option(
-        "--junit",
-        metavar="FILE",
-        help="Write the checks as JUnit XML.",
-        rich_help_panel=_OUT,
-    ),
-]
 
 
 def conformance(
@@ -127,6 +117,7 @@ def conformance(
     from k31ctl.bench.conformance.job import conformance as run
     from k31ctl.core.gates import parse_gate
     from k31ctl.report.conformance import show_conformance
+    from k31ctl.report.targets import Targets
 
     gates = [parse_gate(text) for text in gate or ()]
     request = conformance_request(
@@ -141,4 +132,10 @@ def conformance(
         time_budget=time_budget,
         api_key_env=api_key_env,
     )
-    show_conformance(run(request), request=request, junit=junit, gates=gates, as_json=as_json)
+    show_conformance(
+        run(request),
+        request=request,
+        targets=Targets(junit=junit),
+        gates=gates,
+        as_json=as_json,
+    )

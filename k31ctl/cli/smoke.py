@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from k31ctl.cli import embedded_options as embedded
-from k31ctl.cli.options import JsonOpt, ProfilesOpt
+from k31ctl.cli.options import JsonOpt, JunitOpt, ProfilesOpt
 
 CheckpointArg = Annotated[
     Path | None,
@@ -41,10 +41,6 @@ TruthOpt = Annotated[
 RecordOpt = Annotated[
     Path | None, typer.Option("--record", metavar="FILE", help="Write such a record.")
 ]
-JunitOpt = Annotated[
-    Path | None,
-    typer.Option("--junit", metavar="FILE", help="Write JUnit's XML.", rich_help_panel="Output"),
-]
 
 
 def smoke(
@@ -77,7 +73,10 @@ def smoke(
     """
     from k31ctl.api.machine import smoke_run
     from k31ctl.report.smoke import require_green, show_smoke
+    from k31ctl.report.targets import Targets
 
+    targets = Targets(junit=junit)
+    targets.require_one(as_json=as_json)
     with smoke_run(
         folder,
         model=model,
@@ -97,6 +96,6 @@ def smoke(
         profiles=profiles or (),
     ) as run:
         done = show_smoke(
-            run.steps, title=run.title, inputs=run.inputs, as_json=as_json, junit=junit
+            run.steps, title=run.title, inputs=run.inputs, as_json=as_json, targets=targets
         )
     require_green(done, title=run.title)

@@ -12,8 +12,9 @@ from k31ctl.core.rules import Finding, Severity
 from k31ctl.core.rules.open_values import known_or
 from k31ctl.errors import InputError, K31Error, RefusedError, UsageError
 from k31ctl.report.envelope import envelope
-from k31ctl.report.files import write_all
+from k31ctl.report.files import STANDARD_OUTPUT, write_all
 from k31ctl.report.lint_formats import github_lines, markdown_text, sarif_document
+from k31ctl.report.targets import require_apart
 from k31ctl.serve.lint import Asked
 from k31ctl.serve.lint_files import STANDARD_INPUT, LintedFile
 from k31ctl.units import counted
@@ -32,6 +33,7 @@ def show_lint(
     gates: Sequence[Gate],
 ) -> None:
     """Write every finding in the form asked for; with ``fix`` write the changes first."""
+    require_apart(markdown, as_json=output != "text")
     result = lint_result(files)
     require_names(gates, result)
     written = _write_fixes(files) if fix else ()
@@ -44,7 +46,7 @@ def show_lint(
             sys.stdout.write(sarif_document(files))
         case "github":
             sys.stdout.write("".join(f"{line}\n" for line in github_lines(files)))
-        case _:
+        case _ if markdown != STANDARD_OUTPUT:
             lines = _text(files, written)
             sys.stdout.write("".join(f"{_printable(line)}\n" for line in lines))
 

@@ -5,6 +5,15 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypedDict
 
+from k31ctl.api.bounds import (
+    MOST_ACCEPTED,
+    MOST_CELLS,
+    MOST_ENTRIES,
+    MOST_RATE,
+    MOST_USD,
+    MOST_USD_PER_HOUR,
+    MOST_USD_PER_KWH,
+)
 from k31ctl.api.given import checked_count, checked_ratio, chosen, chosen_or_none, path_of
 from k31ctl.core.costing import CostRequest
 from k31ctl.core.kv_cache import IndexFormat, KvFormat, StateDtype
@@ -19,13 +28,6 @@ from k31ctl.errors import UsageError
 if TYPE_CHECKING:
     from k31ctl.core.simulation_request import SimulationRequest
 
-MOST_CELLS: Final = 10_000
-MOST_ENTRIES: Final = 1_000
-MOST_ACCEPTED: Final = 65.0
-MOST_RATE: Final = 1e6
-MOST_USD_PER_HOUR: Final = 10_000.0
-MOST_USD: Final = 1e9
-MOST_USD_PER_KWH: Final = 100.0
 _CONTEXT: Final = 128 << 10
 
 

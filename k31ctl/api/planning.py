@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from k31ctl.api.bounds import MOST_LINK_BYTES_PER_S, MOST_NODES
 from k31ctl.api.further import DEFAULT_STORAGE, further_answers
 from k31ctl.api.given import Folders, checked_count, checked_ratio, chosen, path_of, store_of
 from k31ctl.api.hardware import node_named
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from k31ctl.core.disaggregation import Disaggregation
     from k31ctl.core.price_choice import PriceBook
     from k31ctl.core.searched import Searched
-
-_MOST_LINK_BYTES_PER_S = 1e13
 
 
 def plan(
@@ -120,7 +119,7 @@ def search_with_prices(
     **options: Unpack[PlanOptions],
 ) -> "tuple[Searched, PriceBook | None]":
     """Return a search, and the prices that its candidates' own plans are made with."""
-    from k31ctl.api.search_space import ALL, MOST_NODES, known_systems, names_in, search_space
+    from k31ctl.api.search_space import ALL, known_systems, names_in, search_space
     from k31ctl.core.fleet import parse_fleet
     from k31ctl.core.search import NO_SLO
     from k31ctl.core.searched import searched
@@ -182,7 +181,7 @@ def cold_start(
     >>> cold_start(plan("kimi-k3"), link_rate=1.25e9).storage.id
     'local-nvme'
     """
-    checked_ratio("--link-rate", link_rate, most=_MOST_LINK_BYTES_PER_S)
+    checked_ratio("--link-rate", link_rate, most=MOST_LINK_BYTES_PER_S)
     found = further_answers(
         store_of(profiles),
         of,

@@ -20,7 +20,6 @@ from k31ctl.errors import UsageError
 CONCURRENCIES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 KV_DTYPES: Final = (KvFormat.BF16, KvFormat.FP8)
 ALL: Final = "all"
-MOST_NODES: Final = 64
 MOST_SYSTEMS: Final = 32
 # Every count up to this, beyond it the powers of two.
 FEW_NODES: Final = 4

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from k31ctl.api.plan_request import MOST_USD, MOST_USD_PER_HOUR, MOST_USD_PER_KWH
+from k31ctl.api.bounds import MOST_USD, MOST_USD_PER_HOUR, MOST_USD_PER_KWH
 from k31ctl.core.prices import Term
 from k31ctl.errors import UsageError
 

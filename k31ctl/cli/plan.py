@@ -3,10 +3,6 @@
 import shlex
 import sys
 
-from k31ctl.api import planning
-from k31ctl.api.further import further_answers
-from k31ctl.api.given import store_of
-from k31ctl.api.plan_request import PlanOptions
 from k31ctl.cli import cold_start_options as starting
 from k31ctl.cli import cost_options as money
 from k31ctl.cli import options as opt
@@ -14,12 +10,8 @@ from k31ctl.cli import plan_options as own
 from k31ctl.cli import search_options as seeking
 from k31ctl.cli import workload_options as load
 from k31ctl.cli.disaggregation_options import DisaggregateOpt
-from k31ctl.core.asked_deployment import asked_deployment
-from k31ctl.core.costing import NO_WISHES
-from k31ctl.core.gates import parse_gate
 from k31ctl.core.goal import Goal
 from k31ctl.core.kv_cache import StateDtype
-from k31ctl.report.plan import Origin, show_plan
 
 
 def plan(
@@ -104,6 +96,9 @@ def plan(
 
     k31ctl plan --json --gate fits==true --gate "capacity.max_requests>=2"
     """
+    from k31ctl.api.plan_request import PlanOptions
+    from k31ctl.core.gates import parse_gate
+
     gates = tuple(parse_gate(text) for text in gate or ())
     options = PlanOptions(
         nodes=nodes,
@@ -173,6 +168,13 @@ def plan(
             found, prices, gates=gates, as_json=as_json, csv=csv, html=html, command=command
         )
         return
+    from k31ctl.api import planning
+    from k31ctl.api.further import further_answers
+    from k31ctl.api.given import store_of
+    from k31ctl.core.asked_deployment import asked_deployment
+    from k31ctl.core.costing import NO_WISHES
+    from k31ctl.report.plan import Origin, show_plan
+
     planned = planning.plan(
         model,
         on=on,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from k31ctl.api.search_space import MOST_NODES
+from k31ctl.api.bounds import MOST_NODES
 from k31ctl.core.goal import Goal
 
 SearchOpt = Annotated[

@@ -1,6 +1,7 @@
 """What each command costs before it does anything, and a few jobs: CPU seconds of a process.
 
-Run ``python benchmarks/start_up.py [RUNS]``; the least of RUNS is shown, 3 if not given. CPU time is what a busy machine disturbs least, and the ratio to importing typer and rich less still; all
+Run ``python benchmarks/start_up.py [RUNS]``; the least of RUNS is shown, 3 if not given. CPU time
+is what a busy machine disturbs least, and the ratio to importing typer and rich less still; all
 but a few milliseconds of a ``--help`` are imports.
 """
 

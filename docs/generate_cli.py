@@ -31,6 +31,7 @@ from k31ctl.cli.main import main as run_program
 from k31ctl.core.rules.check import RULES
 from k31ctl.core.rules.failures import ELSEWHERE
 from k31ctl.core.rules.read_rules import READINGS
+from k31ctl.core.rules.waivers import WAIVER_RULES
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
@@ -95,17 +96,26 @@ def shell(script: str, folder: Path) -> str:
 def said(command: str, folder: Path) -> str:
     """Return what a command prints, in this process where no shell is needed for it."""
     plain = command.removesuffix(ECHO)
-    if set(plain) & set("|<>;$"):
+    program, _, filters = plain.partition(" | ")
+    if set(program) & set("|<>;$") or (filters and plain != command):
         return shell(command, folder)
     printed, code = StringIO(), 0
     try:
         with chdir(folder), redirect_stdout(printed), redirect_stderr(printed):
-            run_program(shlex.split(plain, comments=True)[1:])
+            run_program(shlex.split(program, comments=True)[1:])
     except SystemExit as stop:
         code = int(stop.code or 0)
     if code and plain == command:
         raise RuntimeError(f"exit {code} from: {command}\n{printed.getvalue()}")
+    if filters:
+        return filtered(printed.getvalue(), filters)
     return printed.getvalue() + (f"{code}\n" if plain != command else "")
+
+
+def filtered(text: str, filters: str) -> str:
+    """Return what comes out of the rest of a pipe."""
+    command = ["bash", "-c", filters]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 
 def renewed(page: str) -> str:
@@ -211,6 +221,11 @@ def rules_page() -> str:
             f"| `{rule.id}` | {rule.severity.value} | {engines} | {rule.about} | {rule.remedy} | "
             f"{rule.source}{_reports(rule.failures)} |"
         )
+    found += [
+        f"| `{rule_id}` | {severity.value} | all | {about} | {remedy} | "
+        "[waiving a finding](lint.md#waiving-a-finding) |"
+        for rule_id, severity, about, remedy in WAIVER_RULES
+    ]
     found += ["", "## Reports without a rule", "", "| report | why |", "|---|---|"]
     found += [f"| {number} | {why} |" for number, why in ELSEWHERE.items()]
     return "\n".join((*found, ""))

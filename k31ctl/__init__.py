@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from k31ctl.api.catalogue import check_profiles, profile, profiles
     from k31ctl.api.checkpoints import inspect, licence, verify, write_tiny
     from k31ctl.api.fetching import download, download_plan
-    from k31ctl.api.launching import launch, lint
+    from k31ctl.api.launching import launch
+    from k31ctl.api.linting import lint
     from k31ctl.api.machine import doctor, smoke_test
     from k31ctl.api.measuring import conformance, measure
     from k31ctl.api.planning import cold_start, disaggregate, plan, search
@@ -34,7 +35,8 @@ _HOMES: Final = {
     "api.catalogue": ("check_profiles", "profile", "profiles"),
     "api.checkpoints": ("inspect", "licence", "verify", "write_tiny"),
     "api.fetching": ("download", "download_plan"),
-    "api.launching": ("launch", "lint"),
+    "api.launching": ("launch",),
+    "api.linting": ("lint",),
     "api.machine": ("doctor", "smoke_test"),
     "api.measuring": ("conformance", "measure"),
     "api.planning": ("cold_start", "disaggregate", "plan", "search"),

@@ -273,7 +273,7 @@ def test_the_package_loads_nothing_and_its_functions_no_torch_and_no_console() -
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("module", ["planning", "launching", "catalogue", "results"])
+@pytest.mark.parametrize("module", ["planning", "launching", "linting", "catalogue", "results"])
 def test_the_examples_of_the_functions_are_true(module: str) -> None:
     found = import_module(f"k31ctl.api.{module}")
     names = {name: getattr(k31ctl, name) for name in k31ctl.__all__}

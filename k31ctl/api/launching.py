@@ -1,4 +1,4 @@
-"""Launch files: written from a plan, and checked."""
+"""Launch files, written from a plan."""
 
 import os
 from collections.abc import Collection, Sequence
@@ -10,7 +10,7 @@ from k31ctl.api.given import Folders, checked_count, chosen, chosen_or_none, pat
 from k31ctl.api.hardware import THIS_MACHINE, node_named
 from k31ctl.core.asked_pools import AskedPools, asked_pools
 from k31ctl.core.kv_cache import KvFormat
-from k31ctl.core.layout_rules import MOST_RANKS, AskedLayout
+from k31ctl.core.layout_rules import AskedLayout
 from k31ctl.core.planned import PlannedSettings
 from k31ctl.core.recipe import Role
 from k31ctl.errors import UsageError
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from k31ctl.core.hardware import Node
     from k31ctl.core.rules import Finding
     from k31ctl.serve.files import LaunchFile
-    from k31ctl.serve.lint import Asked as AskedLint
-    from k31ctl.serve.lint_files import LintedFile
     from k31ctl.serve.rollout import Rollout
 
 _USUAL_TOKENS: Final = 8192
@@ -327,48 +325,3 @@ def _require_whole(model_path: str | None) -> None:
 
     if model_path and os.access(model_path, os.X_OK) and Path(model_path).is_dir():
         require_whole(Path(model_path))
-
-
-def lint(
-    given: Sequence[str],
-    *,
-    on: str = "",
-    engine: str = "",
-    nodes: int | None = None,
-    model: str = "",
-    readback: str = "",
-    profiles: Folders = (),
-) -> "tuple[LintedFile, ...]":
-    """Return what is wrong with launch files or folders by name, or with a command by its words.
-
-    Empty text leaves engine, hardware and model to the file. ``readback`` is the URL of a running
-    server to ask whether it is this launch. Nothing is run and nothing is changed; a file that
-    cannot be read is told in its ``failure``. Raises UsageError where there is nothing to check,
-    InputError where no file can be read, ProfileError for a profile that cannot be used.
-
-    >>> (found,) = lint(["vllm", "serve", "moonshotai/Kimi-K3", "-tp", "7"], on="8x-b300")
-    >>> found.findings[0].severity
-    <Severity.ERROR: 'error'>
-    """
-    from k31ctl.serve.lint_files import lint_files
-
-    store = store_of(profiles)
-    wish = lint_wish(store, on=on, engine=engine, nodes=nodes, model=model, readback=readback)
-    return lint_files(store, given, wish)
-
-
-def lint_wish(
-    store: "Store", *, on: str, engine: str, nodes: int | None, model: str, readback: str
-) -> "AskedLint":
-    """Return what the caller says about a launch beside its file."""
-    from k31ctl.serve.lint import Asked as AskedLint
-
-    checked_count("--nodes", nodes, least=1, most=MOST_RANKS)
-    return AskedLint(
-        engine=engine,
-        hardware=on,
-        node=node_named(store, on) if on else None,
-        nodes=nodes or 0,
-        model=model,
-        readback=readback,
-    )

@@ -15,6 +15,7 @@ class Format(StrEnum):
     JSON = "json"
     SARIF = "sarif"
     GITHUB = "github"
+    GITLAB = "gitlab"
 
 
 FilesArg = Annotated[
@@ -79,6 +80,23 @@ FixOpt = Annotated[
         rich_help_panel="Output",
     ),
 ]
+IgnoreOpt = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ignore",
+        metavar="RULE",
+        help="Do not count this rule; may be repeated.",
+        rich_help_panel="Output",
+    ),
+]
+OnlyLaunchesOpt = Annotated[
+    bool,
+    typer.Option(
+        "--only-launches",
+        help="Pass over files that start no engine.",
+        rich_help_panel="Deployment",
+    ),
+]
 FormatOpt = Annotated[
     Format,
     typer.Option("--format", help="How findings are written.", rich_help_panel="Output"),
@@ -93,7 +111,9 @@ def lint(
     nodes: LintNodesOpt = None,
     model: LintModelOpt = "",
     readback: ReadbackOpt = "",
+    only_launches: OnlyLaunchesOpt = False,
     fix: FixOpt = False,
+    ignore: IgnoreOpt = None,
     output: FormatOpt = Format.TEXT,
     as_json: JsonOpt = False,
     markdown: MarkdownOpt = None,
@@ -111,14 +131,23 @@ def lint(
     k31ctl lint --on 8x-h200 --nodes 2 -- vllm serve moonshotai/Kimi-K3 -tp 16
     """
     from k31ctl.api.given import store_of
-    from k31ctl.api.launching import lint_wish
+    from k31ctl.api.linting import lint_wish
     from k31ctl.core.gates import parse_gate
     from k31ctl.report.lint import require_no_errors, show_lint
     from k31ctl.serve.lint_files import lint_files
 
     store = store_of(profiles or ())
     gates = tuple(parse_gate(text) for text in gate or ())
-    asked = lint_wish(store, on=on, engine=engine, nodes=nodes, model=model, readback=readback)
+    asked = lint_wish(
+        store,
+        on=on,
+        engine=engine,
+        nodes=nodes,
+        model=model,
+        readback=readback,
+        ignore=ignore or (),
+        only_launches=only_launches,
+    )
     found = lint_files(store, files or (), asked)
     show_lint(
         found,

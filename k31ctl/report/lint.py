@@ -1,4 +1,4 @@
-"""What is wrong with launch files: as text with a diff, JSON, Markdown, SARIF, GitHub's lines."""
+"""What is wrong with launch files: as text with a diff, as JSON, and in other programs' forms."""
 
 import shlex
 import sys
@@ -13,10 +13,16 @@ from k31ctl.core.rules.open_values import known_or
 from k31ctl.errors import InputError, K31Error, RefusedError, UsageError
 from k31ctl.report.envelope import envelope
 from k31ctl.report.files import STANDARD_OUTPUT, write_all
-from k31ctl.report.lint_formats import github_lines, markdown_text, sarif_document
+from k31ctl.report.lint_formats import (
+    github_lines,
+    gitlab_document,
+    markdown_text,
+    sarif_document,
+)
 from k31ctl.report.targets import require_apart
 from k31ctl.serve.lint import Asked
 from k31ctl.serve.lint_files import STANDARD_INPUT, LintedFile
+from k31ctl.serve.waive import Waived
 from k31ctl.units import counted
 
 _WIDTH: Final = 80
@@ -46,6 +52,8 @@ def show_lint(
             sys.stdout.write(sarif_document(files))
         case "github":
             sys.stdout.write("".join(f"{line}\n" for line in github_lines(files)))
+        case "gitlab":
+            sys.stdout.write(gitlab_document(files))
         case _ if markdown != STANDARD_OUTPUT:
             lines = _text(files, written)
             sys.stdout.write("".join(f"{_printable(line)}\n" for line in lines))
@@ -96,6 +104,11 @@ def lint_result(files: Sequence[LintedFile]) -> dict[str, Any]:
         "warnings": counts["warning"],
         "infos": counts["info"],
         "findings": findings,
+        "waived": [
+            {**finding_mapping(waived.finding), "reason": waived.reason}
+            for each in files
+            for waived in each.waived
+        ],
         "unread": [_unread(each.name, each.failure) for each in files if each.failure is not None],
         "launches": [_launch(each.name, launch) for each in files for launch in each.launches],
         "corrected": [
@@ -156,6 +169,8 @@ def _document(
         "nodes": asked.nodes or None,
         "model": asked.model or None,
         "readback": asked.readback or None,
+        "ignore": list(asked.ignore),
+        "only_launches": asked.only_launches,
         "gates": [gate.text for gate in gates],
     }
     notes = [note for each in files for note in each.notes]
@@ -194,7 +209,7 @@ def _text(files: Sequence[LintedFile], written: Sequence[str]) -> list[str]:
     lines: list[str] = []
     for each in files:
         lines += _file_text(each, written)
-    return lines
+    return lines if files else ["no file here starts vLLM, SGLang or TokenSpeed"]
 
 
 def _file_text(file: LintedFile, written: Sequence[str]) -> list[str]:
@@ -204,8 +219,10 @@ def _file_text(file: LintedFile, written: Sequence[str]) -> list[str]:
     lines: list[str] = []
     for finding in file.findings:
         lines += _finding_text(finding)
+    for waived in file.waived:
+        lines += _waived_text(waived)
     if not file.findings:
-        lines.append(f"{file.name}: nothing wrong found")
+        lines.append(f"{file.name}: nothing {'else ' if file.waived else ''}wrong found")
     lines += _diff(file)
     for note in file.notes:
         lines += _folded(note, first="note  ", rest="      ")
@@ -220,6 +237,12 @@ def _finding_text(finding: Finding) -> list[str]:
     lines += _folded(finding.remedy, first="    do      ", rest="            ")
     lines += _folded(f"{finding.source}  ({finding.id})", first="    source  ", rest="            ")
     return lines
+
+
+def _waived_text(waived: Waived) -> list[str]:
+    found = waived.finding
+    told = f"{found.message}  ({found.id}): {waived.reason or 'no reason is given'}"
+    return _folded(told, first=f"{found.where}  waived  ", rest="    ")
 
 
 def _diff(file: LintedFile) -> list[str]:
@@ -255,6 +278,8 @@ def _conclusion(file: LintedFile, *, is_written: bool) -> str:
         for severity in Severity
         if file.count(severity)
     ]
+    if file.waived:
+        parts.append(f"{len(file.waived)} waived")
     text = ", ".join(parts)
     made = file.fixed.num_made if file.fixed is not None else 0
     if is_written:

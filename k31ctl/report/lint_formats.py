@@ -1,6 +1,11 @@
-"""Findings in other programs' forms: SARIF 2.1.0, GitHub's workflow commands, Markdown."""
+"""Findings in other programs' forms: SARIF 2.1.0, GitHub's commands, GitLab's report, Markdown.
+
+What is waived is in Markdown alone: GitHub passes over the suppressions of SARIF and would show it
+as open (github/codeql-action#1230).
+"""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -10,6 +15,7 @@ from k31ctl.serve.lint_files import LintedFile
 
 _LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _GITHUB: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+_GITLAB: Final = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.INFO: "info"}
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -91,6 +97,43 @@ def github_lines(files: Sequence[LintedFile]) -> Iterator[str]:
             yield f"::{_GITHUB[finding.severity]} {where}::{text}"
 
 
+def gitlab_document(files: Sequence[LintedFile]) -> str:
+    """The findings as GitLab's Code Quality report, which every tier of it shows.
+
+    A fingerprint has no line, so that a finding that moves stays the same one, but a number where
+    a file has the same finding several times.
+    """
+    issues: list[dict[str, Any]] = []
+    for file in files:
+        if file.failure is not None:
+            text = f"not checked: {file.failure.what}; {file.failure.remedy}"
+            issues.append(_issue(file.name, 1, "not-checked", text, "blocker"))
+        seen: Counter[tuple[str, str]] = Counter()
+        for f in file.findings:
+            name, line = _place(f)
+            text = f"{f.message}; {f.remedy}"
+            seen[f.id, text] += 1
+            issue = _issue(name, line, f.id, text, _GITLAB[f.severity], nth=seen[f.id, text])
+            issues.append(issue)
+    return json.dumps(issues, indent=2, sort_keys=True, ensure_ascii=True) + "\n"
+
+
+def _issue(
+    name: str, line: int, rule: str, text: str, severity: str, *, nth: int = 1
+) -> dict[str, Any]:
+    from hashlib import sha256  # noqa: PLC0415  only GitLab needs it
+
+    path = name.removeprefix("./")
+    key = "\0".join((path, rule, text, str(nth)))
+    return {
+        "check_name": rule,
+        "description": text,
+        "severity": severity,
+        "fingerprint": sha256(key.encode("utf-8", "replace")).hexdigest(),
+        "location": {"path": path, "lines": {"begin": line}},
+    }
+
+
 def markdown_text(files: Sequence[LintedFile]) -> str:
     """The findings as one table to a file."""
     lines: list[str] = []
@@ -99,16 +142,20 @@ def markdown_text(files: Sequence[LintedFile]) -> str:
         if file.failure is not None:
             lines += [f"Not checked: {_cell(file.failure.what)}.", ""]
             continue
-        if not file.findings:
-            lines += ["Nothing wrong found.", ""]
-            continue
-        lines += ["| where | severity | what | do | rule |", "| --- | --- | --- | --- | --- |"]
-        lines += [
+        rows = [
             f"| {_cell(f.where)} | {f.severity.value} | {_cell(f.message)} | {_cell(f.remedy)} "
             f"| `{f.id}` |"
             for f in file.findings
+        ] + [
+            f"| {_cell(w.finding.where)} | waived | {_cell(w.finding.message)} "
+            f"| {_cell(w.reason)} | `{w.finding.id}` |"
+            for w in file.waived
         ]
-        lines.append("")
+        if not rows:
+            lines += ["Nothing wrong found.", ""]
+            continue
+        lines += ["| where | severity | what | do | rule |", "| --- | --- | --- | --- | --- |"]
+        lines += [*rows, ""]
     return "\n".join(lines)
 
 

@@ -222,11 +222,11 @@ def _table(rows: Sequence[Comparison]) -> list[str]:
             f"{number(c.predicted.value)} | {number(c.predicted.low)} to "
             f"{number(c.predicted.high)} | {1 + c.error:.2f} | {unseen} |"
         )
-    notes = sorted({(r.measurement.id, r.measurement.note) for r in rows if r.measurement.note})
-    lines += [""] + [f"- {name}: {note}" for name, note in notes] if notes else []
+    notes = sorted({(r.measurement.id, r.measurement.note) for r in rows})
     lefts = sorted({(r.measurement.id, r.measurement.left_out) for r in rows})
-    lines += [f"- {name} is not scored: {why}" for name, why in lefts if why]
-    return lines
+    told = [f"- {name}: {note}" for name, note in notes if note]
+    told += [f"- {name} is not scored: {why}" for name, why in lefts if why]
+    return [*lines, "", *told] if told else lines
 
 
 def _misses(found: Validation) -> list[str]:

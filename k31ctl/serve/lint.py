@@ -32,7 +32,11 @@ from k31ctl.values import frozen
 
 @frozen
 class Asked:
-    """What the user says about the launch; empty, 0 and None leave it to the file."""
+    """What the user says about the launch; empty, 0 and None leave it to the file.
+
+    ``ignore`` are rules whose findings do not count, ``only_launches`` whether files that start
+    nothing are passed over.
+    """
 
     engine: str = ""
     hardware: str = ""
@@ -40,6 +44,8 @@ class Asked:
     nodes: int = 0
     model: str = ""
     readback: str = ""
+    ignore: tuple[str, ...] = ()
+    only_launches: bool = False
 
 
 @frozen

@@ -12,6 +12,7 @@ from k31ctl.core.launch_form import find_call
 from k31ctl.core.rules import Finding, Severity
 from k31ctl.errors import InputError, K31Error, UsageError
 from k31ctl.serve.fix import Fixed, corrected_words, fixed
+from k31ctl.serve.gather import ENGINES
 from k31ctl.serve.lint import Asked, Linted, all_findings, lint
 from k31ctl.serve.read.docker import docker_run
 from k31ctl.serve.read.found import FoundLaunch, SourceWord
@@ -19,6 +20,7 @@ from k31ctl.serve.read.launch_file import NothingStartedError, launch_of_words, 
 from k31ctl.serve.read.neighbours import Neighbours
 from k31ctl.serve.read.shell_text import expanded_names
 from k31ctl.serve.read.source import MOST_BYTES, Source, read_source, source_of
+from k31ctl.serve.waive import Waived, require_rules, without_waived
 from k31ctl.values import frozen
 
 STANDARD_INPUT = "-"
@@ -33,7 +35,8 @@ _ENDINGS: Final = (".sh", ".bash", ".sbatch", ".slurm", ".yaml", ".yml", ".servi
 class LintedFile:
     """One file, or a command where ``source`` is None, with all that was found in it.
 
-    ``failure`` is why it could not be checked; then nothing was found in it.
+    ``failure`` is why it could not be checked; then nothing was found in it. ``waived`` is what
+    does not count, and ``of_waivers`` what is wrong with the comments that say so.
     """
 
     name: str
@@ -41,11 +44,13 @@ class LintedFile:
     launches: tuple[Linted, ...]
     fixed: Fixed | None
     failure: K31Error | None = None
+    waived: tuple[Waived, ...] = ()
+    of_waivers: tuple[Finding, ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Every finding once."""
-        return tuple(all_findings(self.launches))
+        return (*all_findings(self.launches), *self.of_waivers)
 
     def count(self, severity: Severity) -> int:
         """How many findings are this bad."""
@@ -65,6 +70,7 @@ class LintedFile:
 
 def lint_files(store: Store, given: Sequence[str], asked: Asked) -> tuple[LintedFile, ...]:
     """Return what is wrong with each file, or with the command that the words are."""
+    require_rules(asked.ignore)
     if not given:
         raise UsageError(
             "there is nothing to check",
@@ -75,7 +81,7 @@ def lint_files(store: Store, given: Sequence[str], asked: Asked) -> tuple[Linted
         _require_no_file(given)
         found = launch_of_words(given)
         linted = tuple(lint(store, each, asked, name=COMMAND) for each in found)
-        return (LintedFile(name=COMMAND, source=None, launches=linted, fixed=None),)
+        return (_file(COMMAND, None, linted, asked),)
     return _checked(store, given, asked)
 
 
@@ -103,7 +109,7 @@ def _checked(store: Store, given: Sequence[str], asked: Asked) -> tuple[LintedFi
     optional: set[str] = set()
     for name in dict.fromkeys(given):
         inside = _in_folder(name)
-        optional.update(inside)
+        optional.update(inside or ((name,) if asked.only_launches else ()))
         for path in inside or (name,):
             try:
                 sources.append(_read(path))
@@ -112,12 +118,16 @@ def _checked(store: Store, given: Sequence[str], asked: Asked) -> tuple[LintedFi
     if not sources and len(failed) == 1:
         raise next(iter(failed.values()))
     started, unread = _started(sources)
-    if started:
+    if started or asked.only_launches:
         unread = {
             name: error
             for name, error in unread.items()
-            if not (isinstance(error, NothingStartedError) and name in optional)
+            if not (name in optional and isinstance(error, NothingStartedError))
         }
+    if asked.only_launches:
+        for source in sources:
+            if not any(engine in source.text for engine in ENGINES):
+                unread.pop(source.name, None)
     found = [_linted(store, source, tuple(launches), asked) for source, launches in started]
     if not found and len(unread) == 1 and not failed:
         raise next(iter(unread.values()))
@@ -187,7 +197,20 @@ def _linted(
         )
         for each in launches
     )
-    return LintedFile(name=source.name, source=source, launches=linted, fixed=fixed(source, linted))
+    return _file(source.name, source, linted, asked)
+
+
+def _file(name: str, source: Source | None, launches: Sequence[Linted], asked: Asked) -> LintedFile:
+    text = source.text if source is not None else ""
+    kept = without_waived(launches, text, asked.ignore, name=name)
+    return LintedFile(
+        name=name,
+        source=source,
+        launches=kept.launches,
+        fixed=fixed(source, kept.launches) if source is not None else None,
+        waived=kept.waived,
+        of_waivers=kept.of_waivers,
+    )
 
 
 def _router_ports(launches: Sequence[FoundLaunch]) -> tuple[int, ...]:

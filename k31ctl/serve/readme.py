@@ -61,6 +61,8 @@ def readme_file(rollout: Rollout, target: Target, files: tuple[LaunchFile, ...])
 def _is_started(file: LaunchFile, target: Target) -> bool:
     if target is Target.SLURM:
         return file.path.endswith(".sbatch") or file.path == "router.sh"
+    if target is Target.SHELL:
+        return file.path.endswith(".sh")
     return file.path != "prometheus.yaml"
 
 

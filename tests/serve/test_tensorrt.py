@@ -1,5 +1,6 @@
 """TensorRT-LLM: the YAML of its guide, sized by memory, and ranks that read it."""
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import yaml
 from k31ctl.errors import RefusedError, UsageError
 from k31ctl.serve.asked import Place, Target
 from k31ctl.serve.files import LaunchFile
+from k31ctl.serve.launch_files import with_readme
 from k31ctl.serve.tensorrt import tensorrt_files, tensorrt_rollout
 from tests.serve.launches import NOWHERE, STORE, asked
 from tests.serve.test_scripts_checked import SHELLCHECK
@@ -93,6 +95,15 @@ def test_its_script_calls_it_with_the_file_beside_it(tmp_path: Path) -> None:
         "--config",
         f"{tmp_path}/config.yaml",
     ]
+
+
+def test_its_readme_starts_the_script_and_not_the_settings() -> None:
+    made = tensorrt_rollout(
+        STORE, model="kimi-k3", engine="tensorrt-llm", on="8x-b300", asked=asked(), place=NOWHERE
+    )
+    *_, readme = with_readme(made, Target.SHELL, tensorrt_files(made, Target.SHELL))
+    assert re.findall(r"(?m)^bash .*$", readme.text) == ["bash launch.sh"]
+    assert "`config.yaml`" not in readme.text
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,11 @@ from k31ctl.core.rules.open_values import known_or
 from k31ctl.values import frozen
 
 CLOSE: Final = 0.15
+_VERSION: Final = "readback-version"
+_MODEL: Final = "readback-model"
+_SETTING: Final = "readback-setting"
+_CAPACITY: Final = "readback-capacity"
+READBACK_IDS: Final = (_VERSION, _MODEL, _SETTING, _CAPACITY)
 _SETS_CACHE: Final = (
     "--gpu-memory-utilization",
     "--mem-fraction-static",
@@ -73,7 +78,7 @@ def _version(context: LaunchContext, running: Running) -> Iterator[Finding]:
     given = running.version.partition("+")[0]
     if given and given != context.version:
         yield _finding(
-            "readback-version",
+            _VERSION,
             Severity.WARNING,
             f"{context.name} {running.version} is running, and the launch was checked as "
             f"{context.version}",
@@ -88,7 +93,7 @@ def _model(context: LaunchContext, running: Running) -> Iterator[Finding]:
     wanted = [str(name) for name in names if name]
     if running.model and wanted and running.model not in wanted and "$" not in wanted[0]:
         yield _finding(
-            "readback-model",
+            _MODEL,
             Severity.ERROR,
             f"{running.model} is served, and the launch names {wanted[0]}",
             "find out which launch started this server",
@@ -105,7 +110,7 @@ def _settings(context: LaunchContext, running: Running) -> Iterator[Finding]:
         if wanted in ("", actual) or "$" in wanted:
             continue
         yield _finding(
-            "readback-setting",
+            _SETTING,
             Severity.ERROR,
             f"{setting.flag} is {running.settings[setting.dest]} in the running server, and "
             f"{' '.join(setting.words) or setting.value} in the launch",
@@ -142,7 +147,7 @@ def _capacity(context: LaunchContext, running: Running) -> Iterator[Finding]:
         if not actual or not expected or abs(actual / expected - 1) <= CLOSE:
             continue
         yield _finding(
-            "readback-capacity",
+            _CAPACITY,
             Severity.WARNING,
             f"the cache holds {actual:,} {what}, and {expected:,} were planned "
             f"({actual / expected - 1:+.0%})",

@@ -29,9 +29,10 @@ def lint(
 
     Empty text leaves engine, hardware and model to the file. ``readback`` is the URL of a running
     server to ask whether it is this launch. Findings of the rules in ``ignore`` do not count, and
-    with ``only_launches`` files that start no engine are passed over. Nothing is run and nothing is changed; a file that
-    cannot be read is told in its ``failure``. Raises UsageError where there is nothing to check,
-    InputError where no file can be read, ProfileError for a profile that cannot be used.
+    with ``only_launches`` files that start no engine are passed over. Nothing is run and nothing is
+    changed; a file that cannot be read is told in its ``failure``. Raises UsageError where there is
+    nothing to check, InputError where no file can be read, ProfileError for a profile that cannot
+    be used.
 
     >>> (found,) = lint(["vllm", "serve", "moonshotai/Kimi-K3", "-tp", "7"], on="8x-b300")
     >>> found.findings[0].severity

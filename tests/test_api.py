@@ -22,6 +22,7 @@ from k31ctl.api import fetching, launching, measuring, plan_request, results
 from k31ctl.cli.main import app_with
 from k31ctl.cli.main import main as program
 from tests.bench.sse_server import HEAD, Asked, Step, answer, running_server
+from tests.fetch.hub_server import HubServer, running_hub
 
 ROOT = Path(__file__).parents[1]
 
@@ -177,6 +178,32 @@ def test_runs_are_measured_held_and_compared_alike(
         program(["calibrate", str(after), "--plan", str(plan), "--out", str(tmp_path / "c.yaml")])
     assert ended.value.code == refused.value.exit_code
     assert capsys.readouterr().err.startswith(f"error: {refused.value.what}\n")
+
+
+def test_a_download_is_the_same_and_told_on_the_way(tmp_path: Path) -> None:
+    files = {"config.json": b"{}", "LICENSE": b"you may", "model.safetensors": bytes(300_000)}
+    events: list[str] = []
+    with running_hub(HubServer(files=files)) as hub:
+        planned = k31ctl.download_plan(hub.repo, tmp_path / "one", endpoint=[hub.url])
+        assert (len(planned.files), (tmp_path / "one").exists()) == (3, False)
+        found = k31ctl.download(
+            hub.repo,
+            tmp_path / "one",
+            endpoint=[hub.url],
+            on_event=lambda event: events.append(type(event).__name__),
+        )
+        printed = said("fetch", hub.repo, "--to", tmp_path / "two", "--endpoint", hub.url)
+        (tmp_path / "one" / "LICENSE").write_bytes(b"you must")
+        with pytest.raises(k31ctl.UsageError, match="files and tensors"):
+            k31ctl.download(hub.repo, tmp_path, include=["*"], layers="0", endpoint=[hub.url])
+    assert found.finished.is_proven
+    assert (events[0], events[-1], events.count("FileVerified")) == ("Planned", "Finished", 3)
+    returned = k31ctl.result_of(found)
+    assert returned.keys() == printed.keys()
+    for name in ("commit", "files", "file_list", "bytes_total", "bytes_downloaded", "verified"):
+        assert returned[name] == printed[name], name
+    assert not k31ctl.verify(tmp_path / "one", sizes=True).is_proven
+    assert k31ctl.verify(tmp_path / "two", sizes=True).is_proven
 
 
 def commands() -> Iterator[tuple[Callable[..., object], tuple[Callable[..., object], ...]]]:

@@ -31,7 +31,7 @@ OnRetry = Callable[[str, str, float], None]
 
 @frozen
 class FetchJob:
-    """A download that is asked for and has not begun."""
+    """A download that is asked for: to be looked at or to be done, which ends its connections."""
 
     hub: Hub
     repo: str
@@ -40,14 +40,23 @@ class FetchJob:
 
     def look(self) -> "FetchPlan | PartPlan":
         """Return what would be done; writes nothing, and asks the hub."""
-        if isinstance(self.request, FetchRequest):
-            return look_at_target(self.hub, self.request)
-        from k31ctl.fetch.partial import look_at_part
+        try:
+            if isinstance(self.request, FetchRequest):
+                return look_at_target(self.hub, self.request)
+            from k31ctl.fetch.partial import look_at_part
 
-        return look_at_part(self.hub, self.repo, self.request)
+            return look_at_part(self.hub, self.repo, self.request)
+        finally:
+            self.hub.stop()
 
     def events(self) -> Generator[Event, None, None]:
         """Do it; the last event is ``Finished``, and closing the generator stops the work."""
+        try:
+            yield from self._events()
+        finally:
+            self.hub.stop()
+
+    def _events(self) -> Generator[Event, None, None]:
         if isinstance(self.request, FetchRequest):
             return run_to_target(self.hub, self.request, self.throttle, now=_now)
         from k31ctl.fetch.partial import fetch_hub_part

@@ -185,7 +185,7 @@ def test_a_download_is_the_same_and_told_on_the_way(tmp_path: Path) -> None:
     events: list[str] = []
     with running_hub(HubServer(files=files)) as hub:
         planned = k31ctl.download_plan(hub.repo, tmp_path / "one", endpoint=[hub.url])
-        assert (len(planned.files), (tmp_path / "one").exists()) == (3, False)
+        assert (planned.bytes_to_get, (tmp_path / "one").exists()) == (300_009, False)
         found = k31ctl.download(
             hub.repo,
             tmp_path / "one",

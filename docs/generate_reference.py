@@ -20,6 +20,7 @@ from k31ctl.catalog.recipes import recipes_for
 from k31ctl.core.readiness import RULES as HOST_RULES
 from k31ctl.core.rules.check import RULES
 from k31ctl.core.rules.read_rules import READINGS
+from k31ctl.core.rules.waivers import WAIVER_RULES
 from k31ctl.core.server_log import TROUBLES
 from k31ctl.serve.gather import ENGINES
 
@@ -45,6 +46,8 @@ def _launch_rows() -> dict[str, Row]:
         engines = ", ".join(getattr(rule, "engines", ()))
         kind = f"{rule.severity.value}, {engines}" if engines else rule.severity.value
         found[rule.id] = (rule.about, rule.remedy, f"`{rule.id}` ({kind})")
+    for name, severity, about, remedy in WAIVER_RULES:
+        found[name] = (about, remedy, f"`{name}` ({severity.value})")
     return found
 
 

@@ -59,6 +59,7 @@ class LoadOptions(TypedDict, total=False):
     timeout: float
     gap_timeout: float
     most_in_flight: int
+    http2: bool
     api_key_env: str
     out: str | Path | None
 
@@ -130,6 +131,7 @@ def asked_load(
     timeout: float = 600.0,
     gap_timeout: float = 60.0,
     most_in_flight: int = 8192,
+    http2: bool = False,
     api_key_env: str = "K31CTL_API_KEY",
     out: str | Path | None = None,
     plan_path: Path | None = None,
@@ -172,6 +174,7 @@ def asked_load(
         gap_timeout_s=gap_timeout,
         most_in_flight=most_in_flight,
         key_variable=api_key_env,
+        is_http2=http2,
         folder=path_of(out),
         plan_path=plan_path,
         plan=plan,
@@ -189,6 +192,7 @@ def conformance(
     context: int | None = None,
     check_timeout: float = 600.0,
     time_budget: float | None = None,
+    http2: bool = False,
     api_key_env: str = "K31CTL_API_KEY",
     on_event: "Callable[[ConformanceEvent], None] | None" = None,
 ) -> "ConformanceEnded":
@@ -214,6 +218,7 @@ def conformance(
         context=context,
         check_timeout=check_timeout,
         time_budget=time_budget,
+        http2=http2,
         api_key_env=api_key_env,
     )
     ended: ConformanceEnded | None = None
@@ -237,6 +242,7 @@ def conformance_request(
     context: int | None,
     check_timeout: float,
     time_budget: float | None,
+    http2: bool,
     api_key_env: str,
 ) -> "ConformanceRequest":
     """Return what is asked of an endpoint; raises UsageError for an unknown check."""
@@ -246,6 +252,7 @@ def conformance_request(
     return ConformanceRequest(
         url=url,
         token=os.environ.get(api_key_env) or None,
+        is_http2=http2,
         environment=os.environ,
         model=model,
         api=api,

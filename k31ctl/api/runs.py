@@ -175,7 +175,8 @@ def validate(
 
 def plan_at(path: Path, *, calibrated: bool = True) -> "Planned":
     """The deployment of a plan's file, with its calibration or without."""
-    from k31ctl.catalog.planned import planned, read_plan
+    from k31ctl.catalog.plan_document import read_plan
+    from k31ctl.catalog.planned import planned
 
     return planned(
         read_plan(path), where=str(path), node_named=node_named, is_calibrated=calibrated

@@ -62,6 +62,7 @@ class AskedLoad:
     gap_timeout_s: float
     most_in_flight: int
     key_variable: str
+    is_http2: bool
     folder: Path | None
     plan_path: Path | None
     plan: Mapping[str, Any] | None
@@ -82,7 +83,11 @@ def bench_request(
     if asked.reasoning_effort is not None:
         extra["reasoning_effort"] = asked.reasoning_effort
     return BenchRequest(
-        endpoint=parse_endpoint(asked.url, token=environment.get(asked.key_variable) or None),
+        endpoint=parse_endpoint(
+            asked.url,
+            token=environment.get(asked.key_variable) or None,
+            is_http2=asked.is_http2,
+        ),
         environment=environment,
         model=asked.model,
         is_chat=asked.is_chat,
@@ -262,5 +267,6 @@ def _described(asked: AskedLoad, sizes: Sizes, body: Mapping[str, Any]) -> dict[
         "timeout_s": asked.timeout_s,
         "gap_timeout_s": asked.gap_timeout_s,
         "most_in_flight": asked.most_in_flight,
+        "http2": asked.is_http2,
         "against": None if asked.plan_path is None else str(asked.plan_path),
     }

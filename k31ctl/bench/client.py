@@ -88,6 +88,8 @@ class Client:
         """Begin a request that was due at a time; latencies count from then, or from now."""
         since_s = due_s if counts_from_due else self._clock()
         exchange = Exchange(order, due_s=due_s, since_s=since_s)
+        if not self.num_in_flight:  # nothing can have come before
+            self._polled_s = self._clock()
         self.num_in_flight += 1
         self._dispatch(exchange)
         return exchange
@@ -112,6 +114,8 @@ class Client:
                 continue
             if piece is not None:
                 received.append((connection, piece, self._clock()))
+            if connection.answers_frames:
+                self._watch(connection)
         if received:
             held_s = 0.0 if has_waited else begun_s - self._polled_s
             self.lag.add(held_s + received[-1][2] - begun_s, len(received))

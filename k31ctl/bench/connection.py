@@ -10,9 +10,11 @@ from typing import Final
 from k31ctl.bench.endpoint import Endpoint
 from k31ctl.bench.exchange import Exchange
 from k31ctl.bench.http1 import ResponseReader
+from k31ctl.bench.http2 import ALPN, Http2Link
 from k31ctl.bench.trouble import Trouble, TroubleError
 
 _PIECE: Final = 64 * 1024
+_MOST_UNREAD: Final = 2**25  # a whole window of HTTP/2, and as much again of answers to frames
 _TUNNELLED: Final = 200
 
 
@@ -30,6 +32,7 @@ class Connection:
 
     __slots__ = (
         "_endpoint",
+        "_link",
         "_out",
         "_tunnel",
         "_wants_read",
@@ -47,6 +50,7 @@ class Connection:
         self._out = memoryview(b"")
         self._tunnel: ResponseReader | None = None
         self._wants_read = False
+        self._link = Http2Link(is_tls=endpoint.is_tls) if endpoint.is_http2 else None
         self.exchange: Exchange | None = None
         self.num_carried = 0
         self.begun_s = now_s
@@ -58,6 +62,11 @@ class Connection:
         if code not in (0, errno.EINPROGRESS):
             self.sock.close()
             raise TroubleError(Trouble.CONNECT, os.strerror(code).lower())
+
+    @property
+    def answers_frames(self) -> bool:
+        """Whether receiving may leave something to send."""
+        return self._link is not None
 
     @property
     def wants_write(self) -> bool:
@@ -83,7 +92,10 @@ class Connection:
 
     def send(self, content: bytes) -> None:
         """Send bytes, now as far as the socket takes them and the rest when it can."""
-        self._out = memoryview(content)
+        self._put(content if self._link is None else self._link.request(content))
+
+    def _put(self, content: bytes) -> None:
+        self._out = memoryview(bytes(self._out) + content if self._out else content)
         if self.state is State.READY:
             try:
                 self._push()
@@ -92,6 +104,19 @@ class Connection:
 
     def receive(self) -> bytes | None:
         """Return what is here, empty where the other side has ended, None where it is nothing."""
+        piece = self._received()
+        return piece if self._link is None or piece is None else self._translated(self._link, piece)
+
+    def _translated(self, link: Http2Link, piece: bytes) -> bytes | None:
+        """Answer frames with those that they ask for, and return what they say as HTTP/1.1."""
+        answer, reply = link.take(piece)
+        if reply:
+            self._put(reply)
+        if len(self._out) > _MOST_UNREAD:
+            raise TroubleError(Trouble.OVERSIZED, "it asks for frames that it does not read")
+        return answer or (b"" if link.has_ended else None)
+
+    def _received(self) -> bytes | None:
         try:
             if not isinstance(self.sock, ssl.SSLSocket):
                 return self.sock.recv(_PIECE)
@@ -154,6 +179,8 @@ class Connection:
             self._wants_read = False
         else:
             self.state = State.READY
+            if self._link is not None and self.sock.selected_alpn_protocol() != ALPN:
+                raise TroubleError(Trouble.TLS, "the server does not agree to HTTP/2")
 
     def _push(self) -> None:
         if self.state is not State.READY:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from k31ctl.bench.http2 import ALPN, check_http2
 from k31ctl.errors import UsageError
 from k31ctl.values import frozen
 
@@ -32,6 +33,7 @@ class Endpoint:
     proxy_auth: str
     token: str | None
     headers: tuple[tuple[str, str], ...] = ()
+    is_http2: bool = False
 
     @property
     def authority(self) -> str:
@@ -67,7 +69,7 @@ class Endpoint:
         return head.encode("latin-1") + b"\r\n" + body
 
 
-def parse_endpoint(url: str, *, token: str | None) -> Endpoint:
+def parse_endpoint(url: str, *, token: str | None, is_http2: bool = False) -> Endpoint:
     """Read a URL; raises UsageError where it is not one of HTTP.
 
     A URL without ``/v1`` gets it. Proxies are those of the environment, as for other programs.
@@ -92,7 +94,15 @@ def parse_endpoint(url: str, *, token: str | None) -> Endpoint:
         base = base.removesuffix(ending)
     if not base.endswith("/v1"):
         base += "/v1"
+    if is_http2:
+        check_http2()
     proxy = _proxy(parts)
+    if is_http2 and proxy and parts.scheme == "http":
+        raise UsageError(
+            "HTTP/2 without TLS does not pass a proxy",
+            where="--http2, http_proxy",
+            remedy="unset the variable, or name an https URL",
+        )
     return Endpoint(
         url=url,
         host=parts.hostname,
@@ -103,6 +113,7 @@ def parse_endpoint(url: str, *, token: str | None) -> Endpoint:
         is_proxied=proxy is not None,
         proxy_auth=_proxy_auth(proxy),
         token=token,
+        is_http2=is_http2,
     )
 
 
@@ -128,7 +139,7 @@ def _proxy_auth(proxy: SplitResult | None) -> str:
     return f"Proxy-Authorization: Basic {b64encode(pair.encode()).decode()}\r\n"
 
 
-def tls_context(environment: Mapping[str, str]) -> ssl.SSLContext:
+def tls_context(environment: Mapping[str, str], *, is_http2: bool) -> ssl.SSLContext:
     """TLS that proves the server, with the authorities that the environment names."""
     named = (environment.get(n) for n in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"))
     file = next((path for path in named if path), None)
@@ -140,5 +151,5 @@ def tls_context(environment: Mapping[str, str]) -> ssl.SSLContext:
             where=str(file),
             remedy="name a file of PEM certificates in SSL_CERT_FILE",
         ) from None
-    context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols([ALPN if is_http2 else "http/1.1"])
     return context

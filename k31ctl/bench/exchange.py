@@ -181,6 +181,8 @@ class Exchange:
         self.ended_s = now_s
         if self.status != _OK:
             self.detail = bytes(self._body[:_MOST_ERROR_BYTES]).decode("utf-8", "replace")
+            if (place := self._response.headers.get("location")) is not None:
+                self.detail = f"it sends to {place[:_MOST_ERROR_BYTES]}, which is not followed"
             self.error = f"http_{self.status}"
             return
         if self._is_stream:

@@ -57,8 +57,10 @@ class Bench:
     def run(self) -> Iterator[Event]:
         """Run it; raises EndpointError where the endpoint does not answer the first request."""
         request = self._request
-        context = tls_context(request.environment) if request.endpoint.is_tls else None
-        line = Line(request.endpoint, context)
+        endpoint = request.endpoint
+        is_http2 = endpoint.is_http2
+        context = tls_context(request.environment, is_http2=is_http2) if endpoint.is_tls else None
+        line = Line(endpoint, context)
         allow_connections(max(s.concurrency or request.most_in_flight for s in request.stages))
         with noted_interrupt() as interrupt:
             server = look(line, request.model)

@@ -1,16 +1,14 @@
 """What a plan says of throughput and latency at each concurrency, from its JSON document."""
 
-import json
 from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
+from k31ctl.catalog.plan_document import read_plan
 from k31ctl.errors import InputError
 from k31ctl.values import frozen
 
-_SCHEMA: Final = "k31ctl/plan/v1"
-_MOST_BYTES: Final = 1 << 28
 _REMEDY: Final = "name a file of k31ctl plan ... --prompt-tokens N --output-tokens N --json"
 
 
@@ -43,25 +41,6 @@ class PlannedCurve:
     points: tuple[PlannedPoint, ...]
 
 
-def read_plan_document(path: Path) -> dict[str, Any]:
-    """Read a plan's document; raises InputError where the file is none."""
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise InputError("larger than 256 MiB", where=str(path), remedy=_REMEDY)
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(
-            f"cannot be read: {(error.strerror or 'failed').lower()}",
-            where=str(path),
-            remedy=_REMEDY,
-        ) from None
-    except (ValueError, RecursionError):
-        raise InputError("not JSON", where=str(path), remedy=_REMEDY) from None
-    if not isinstance(found, dict) or found.get("schema") != _SCHEMA:
-        raise InputError("not the document of a plan", where=str(path), remedy=_REMEDY)
-    return found
-
-
 def planned_curve(document: Mapping[str, Any], *, where: str) -> PlannedCurve:
     """Return the curve of a plan's document; raises InputError where it has none."""
     try:
@@ -90,7 +69,7 @@ def planned_for(document: Mapping[str, Any], path: Path | None) -> PlannedCurve 
     A plan that was not asked for here may have none.
     """
     if path is not None:
-        return planned_curve(read_plan_document(path), where=str(path))
+        return planned_curve(read_plan(path, remedy=_REMEDY), where=str(path))
     own = document.get("plan")
     if not isinstance(own, Mapping):
         return None

@@ -21,6 +21,10 @@ WORDS: Final = tuple(
     party result change morning reason research girl guy moment air teacher force education
     """.split()  # noqa: SIM905 - a hundred quoted words are no better
 )
+BLOCK_TOKENS: Final = 512  # Source: Mooncake's traces, FAST25-release/README.md
+# So many words at its start make a block unlike others: enough for 90 million of them.
+_NAME_WORDS: Final = 4
+_NAMES: Final = tuple(sorted(set(WORDS)))
 _RINGS: Final = 32
 _MOST_TRIES: Final = 12
 _NEAR: Final = 4
@@ -72,7 +76,28 @@ class Prompts:
 
     def text(self, tokens: int, number: int) -> str:
         """Return the prompt of a request; the same number gives the same text."""
-        return self.words(max(1, round(tokens * self._words_per_token)), number)
+        return self.words(self._num_words(tokens), number)
+
+    def of_blocks(self, blocks: Sequence[int], tokens: int, number: int) -> str:
+        """Return a prompt that begins with blocks; what is beyond them is the request's own."""
+        left, size = self._num_words(tokens), self._num_words(BLOCK_TOKENS)
+        text = ""
+        for block in blocks:
+            if left < size:
+                text += "".join(f" {word}" for word in self._block(block, size).split()[:left])
+                return text
+            text += self._block(block, size)
+            left -= size
+        return text + self.words(left, number) if left else text
+
+    def _block(self, block: int, size: int) -> str:
+        base = len(_NAMES)
+        name = [_NAMES[block // base**place % base] for place in range(_NAME_WORDS)]
+        rest = max(1, size - _NAME_WORDS)
+        return "".join(f" {word}" for word in name) + self._ring(rest, 0).text(block)
+
+    def _num_words(self, tokens: int) -> int:
+        return max(1, round(tokens * self._words_per_token))
 
     def words(self, count: int, number: int) -> str:
         """Return a text of so many words."""

@@ -5,15 +5,11 @@ from math import fsum, sqrt
 from typing import Any, Final
 
 from k31ctl.bench.result import Spread, StageResult
+from k31ctl.core.student import student_quantile
 from k31ctl.values import frozen
 
-# Two-sided 95 % quantiles of Student's t by degrees of freedom; beyond them the normal one.
-_T95: Final = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
-    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
-    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
-)
-_NORMAL95: Final = 1.960
+# What lies above the upper end of an interval that holds 95 %.
+_TAIL: Final = 0.025
 _RATES: Final = ("request_rate", "output_tok_s", "total_tok_s", "goodput")
 _SPREADS: Final = ("ttft_s", "itl_s", "itl_token_s", "tpot_s", "e2e_s")
 _PARTS: Final = ("mean", "p50", "p90", "p95", "p99")
@@ -55,8 +51,7 @@ def interval(values: Sequence[float]) -> Interval:
     n = len(values)
     mean = fsum(values) / n
     deviation = sqrt(fsum((value - mean) ** 2 for value in values) / (n - 1))
-    t = _T95[n - 2] if n - 2 < len(_T95) else _NORMAL95
-    half = t * deviation / sqrt(n)
+    half = student_quantile(_TAIL, degrees=n - 1) * deviation / sqrt(n)
     return Interval(mean=mean, low=mean - half, high=mean + half)
 
 

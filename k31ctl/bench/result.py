@@ -29,7 +29,7 @@ class Tokens:
 
     ``output`` is the server's usage where every answer had one, else the events that carried
     tokens; ``output_source`` says which. ``num_disagreeing`` counts answers with more events than
-    tokens in their usage, or with tokens in it and no event.
+    tokens in their usage, or with more tokens in it than were asked for.
     """
 
     prompt: int

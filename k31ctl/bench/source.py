@@ -65,8 +65,13 @@ class Synthetic:
         self._images, self._num_images = images, num_images
 
     def order(self, *, number: int, user: int, size: RequestSize, last: Exchange | None) -> Order:
-        """Return a request whose prompt is like no other before it."""
-        text = self._prompts.text(size.prompt_tokens, number)
+        """Return a request whose prompt is like no other before it, but for the trace's blocks."""
+        tokens = size.prompt_tokens
+        text = (
+            self._prompts.of_blocks(size.blocks, tokens, number)
+            if size.blocks
+            else self._prompts.text(tokens, number)
+        )
         content: Any = text
         if self._images is not None:
             first = number * self._num_images

@@ -147,7 +147,8 @@ class Tally:
         counts["tokens"] += tokens
         counts["prompt"] += usage.prompt_tokens if usage else exchange.order.prompt_tokens
         counts["without_usage"] += usage is None
-        counts["disagreeing"] += told is not None and told < events
+        asked = exchange.order.output_tokens
+        counts["disagreeing"] += told is not None and not events <= told <= asked
         counts["without_done"] += not exchange.deltas.is_done
         counts["comments"] += exchange.num_comments
         if usage and usage.reasoning_tokens is not None:

@@ -3,14 +3,12 @@
 from pathlib import Path
 from typing import Any, Final
 
-from k31ctl.catalog.json_profile import parse_json
-from k31ctl.catalog.store import read_text
+from k31ctl.catalog.plan_document import read_plan
 from k31ctl.core.kv_cache import IndexFormat, KvFormat, StateDtype
 from k31ctl.core.planned import Counted, PlannedSettings
-from k31ctl.errors import InputError, ProfileError
+from k31ctl.errors import InputError
 from k31ctl.values import frozen
 
-_SCHEMA: Final = "k31ctl/plan/v1"
 _SIZES: Final = ("nodes", "tp", "pp", "dp", "ep", "dcp")
 
 
@@ -34,12 +32,7 @@ class PlanFile:
 
 def load_plan_file(path: Path) -> PlanFile:
     """Return the deployment that a plan's document describes; InputError for any other file."""
-    try:
-        document = parse_json(read_text(path), where=str(path))
-    except ProfileError as error:
-        raise InputError(error.what, where=error.where, remedy=error.remedy) from None
-    if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
-        raise _no_plan(path, "not the document of a plan")
+    document = read_plan(path)
     try:
         inputs = document["inputs"]
         if "systems" in inputs:

@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from k31ctl.catalog.decode import decode
 from k31ctl.catalog.engines import load_draft, resolve_engine
-from k31ctl.catalog.json_profile import parse_json
 from k31ctl.catalog.models import load_model
 from k31ctl.catalog.speed import load_speed
-from k31ctl.catalog.store import Store, default_folders, read_text
+from k31ctl.catalog.store import Store, default_folders
 from k31ctl.core.asked_deployment import AskedDeployment
 from k31ctl.core.deployed import Deployed, deployed
 from k31ctl.core.hardware import Node
@@ -19,7 +18,6 @@ from k31ctl.core.workload import Workload
 from k31ctl.errors import InputError, ProfileError
 from k31ctl.values import frozen
 
-_SCHEMA: Final = "k31ctl/plan/v1"
 # A plan read again with the profiles it was made with gives its own figures, to rounding.
 _SAME: Final = 1e-3
 
@@ -32,17 +30,6 @@ class Planned:
     document: Mapping[str, Any]
     where: str
     notes: tuple[str, ...]
-
-
-def read_plan(path: Path) -> dict[str, Any]:
-    """Return the document that ``k31ctl plan --json`` wrote; InputError for any other file."""
-    try:
-        document = parse_json(read_text(path), where=str(path))
-    except ProfileError as error:
-        raise InputError(error.what, where=error.where, remedy=error.remedy) from None
-    if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
-        raise _no_plan(str(path))
-    return document
 
 
 def kept_plan(document: object, *, where: str, option: str) -> Mapping[str, Any]:
@@ -66,7 +53,7 @@ def planned(
     """Make the deployment of a plan again; raises InputError where it does not say how.
 
     Without its calibration, where it has one, it is as our own parameters have it.
-    Raises ProfileError or InputError where a model, a profile or a file that it names is gone.
+    Raises InputError also where a model, a profile or a file that it names is gone.
     """
     try:
         raw, result = document["inputs"]["deployment"], document["result"]
@@ -75,9 +62,26 @@ def planned(
     asked = decode(AskedDeployment, raw, where=f"{where}, inputs.deployment")
     if not is_calibrated and asked.calibration is not None:
         asked, result = replace(asked, calibration=None), {"performance": None}
+    try:
+        parts = _parts(asked, node_named)
+    except (InputError, ProfileError) as gone:
+        raise InputError(
+            gone.what,
+            where=f"{gone.where}, in {where}",
+            remedy=f"{gone.remedy}; paths in a plan count from the folder where it was made",
+        ) from None
+    found = deployed(parts, asked)
+    try:
+        notes = _changed(found, result)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        raise _no_plan(where) from None
+    return Planned(deployed=found, document=document, where=where, notes=notes)
+
+
+def _parts(asked: AskedDeployment, node_named: Callable[[Store, str], Node]) -> Parts:
     store = Store(default_folders([Path(folder) for folder in asked.profiles]))
     model = load_model(store, asked.model)
-    parts = Parts(
+    return Parts(
         model=model,
         node=node_named(store, asked.hardware),
         engine=resolve_engine(store, asked.engine, model),
@@ -85,12 +89,6 @@ def planned(
         speed=load_speed(store, Path(asked.calibration) if asked.calibration else None),
         prices=None,
     )
-    found = deployed(parts, asked)
-    try:
-        notes = _changed(found, result)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
-        raise _no_plan(where) from None
-    return Planned(deployed=found, document=document, where=where, notes=notes)
 
 
 def _changed(found: Deployed, result: Mapping[str, Any]) -> tuple[str, ...]:

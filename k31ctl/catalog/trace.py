@@ -33,6 +33,7 @@ class Columns:
     prompt: str
     output: str
     cached: str | None
+    blocks: str | None
     arrival_s: Callable[[object], float]
 
 
@@ -180,9 +181,25 @@ def _arrival(row: Mapping[str, Any], columns: Columns) -> Arrival | None:
     if cached > prompt:
         raise _BadRow(f"{columns.cached} is {cached}, more than {columns.prompt}, {prompt}")
     size = RequestSize(
-        prompt_tokens=prompt, output_tokens=output, cached_tokens=min(cached, prompt - 1)
+        prompt_tokens=prompt,
+        output_tokens=output,
+        cached_tokens=min(cached, prompt - 1),
+        blocks=() if columns.blocks is None else _blocks(row.get(columns.blocks), columns.blocks),
     )
     return Arrival(arrival_s=arrival_s, size=size)
+
+
+def _blocks(raw: object, name: str) -> tuple[int, ...]:
+    """Numbers of blocks: a list in JSON, the text of one in CSV."""
+    try:
+        found = json.loads(raw) if isinstance(raw, str) else raw
+    except (ValueError, RecursionError):
+        found = raw
+    if found is None:
+        return ()
+    if not isinstance(found, list) or not all(type(n) is int and n >= 0 for n in found):
+        raise _BadRow(f"{name} is {_shown(raw)}, not a list of whole numbers")
+    return tuple(found)
 
 
 def _at(arrival_s: Callable[[object], float], raw: object, name: str) -> float:
@@ -239,15 +256,18 @@ KINDS: Final = (
         prompt="prompt",
         output="output",
         cached="cached",
+        blocks=None,
         arrival_s=_seconds,
     ),
-    # Mooncake's published traces; hash_ids name shared blocks, which are not counted as cached.
+    # Mooncake's published traces; hash_ids name blocks of 512 tokens, which a benchmark repeats and
+    # a simulation does not count as cached.
     Columns(
         kind="Mooncake",
         arrival="timestamp",
         prompt="input_length",
         output="output_length",
         cached=None,
+        blocks="hash_ids",
         arrival_s=_milliseconds,
     ),
     # AzurePublicDataset, LLM inference traces of 2023 and 2024.
@@ -257,6 +277,7 @@ KINDS: Final = (
         prompt="ContextTokens",
         output="GeneratedTokens",
         cached=None,
+        blocks=None,
         arrival_s=_moment,
     ),
 )

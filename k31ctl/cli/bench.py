@@ -22,6 +22,7 @@ from k31ctl.cli.bench_options import (
     DurationOpt,
     EffortOpt,
     GapTimeoutOpt,
+    Http2Opt,
     IgnoreEosOpt,
     ImageSizeOpt,
     ImagesOpt,
@@ -115,6 +116,7 @@ def load(
     max_regression: MaxRegressionOpt = None,
     gate: GateOpt = None,
     *,
+    http2: Http2Opt = False,
     constant: ConstantOpt = False,
     saturate: SaturateOpt = False,
     completions: CompletionsOpt = False,
@@ -179,6 +181,7 @@ def load(
         most_in_flight=most_in_flight,
         api_key_env=api_key_env,
         out=out,
+        http2=http2,
         plan_path=against,
         plan=None if held is None else held.document,
     )

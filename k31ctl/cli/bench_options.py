@@ -378,6 +378,14 @@ KeyOpt = Annotated[
         rich_help_panel=_HOW,
     ),
 ]
+Http2Opt = Annotated[
+    bool,
+    typer.Option(
+        "--http2",
+        help="Speak HTTP/2, agreed on under TLS and taken for granted without; needs package h2.",
+        rich_help_panel=_HOW,
+    ),
+]
 OutOpt = Annotated[
     Path | None,
     typer.Option(

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from k31ctl import units
-from k31ctl.cli.bench_options import KeyOpt, ModelOpt
+from k31ctl.cli.bench_options import Http2Opt, KeyOpt, ModelOpt
 from k31ctl.cli.options import GateOpt, JsonOpt, JunitOpt, said
 
 _WHAT, _HOW = "Checks", "How"
@@ -105,6 +105,7 @@ def conformance(
     junit: JunitOpt = None,
     gate: GateOpt = None,
     *,
+    http2: Http2Opt = False,
     as_json: JsonOpt = False,
 ) -> None:
     """Check whether an endpoint keeps the contract that this model needs.
@@ -122,6 +123,7 @@ def conformance(
     gates = [parse_gate(text) for text in gate or ()]
     request = conformance_request(
         url,
+        http2=http2,
         model=model,
         api=api.value,
         check=check or (),

@@ -86,7 +86,7 @@ def _held(deployed: Deployed, stage: Observed, random: Randomness, seed: int) ->
 
 def _said(deployed: Deployed, stage: Observed, random: Randomness, seed: int) -> Performance:
     if stage.concurrency is not None:
-        return deployed.performance(stage.load)
+        return deployed.performance(stage.load, num_rounds=stage.num_rounds)
     asked = SimulationRequest(trace=None, trace_notes=(), slo=None, random=random, seed=seed)
     return deployed.played(stage.load, asked)
 

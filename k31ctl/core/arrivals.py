@@ -19,11 +19,16 @@ class Randomness(Protocol):
 
 @frozen
 class RequestSize:
-    """Tokens of one request; ``cached_tokens`` of the prompt are found in the prefix cache."""
+    """Tokens of one request; ``cached_tokens`` of the prompt are found in the prefix cache.
+
+    ``blocks`` name the pieces that its prompt begins with, where a trace knows them: prompts that
+    begin with the same blocks begin with the same text.
+    """
 
     prompt_tokens: int
     output_tokens: int
     cached_tokens: int
+    blocks: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """State what cannot be true of a request."""

@@ -11,7 +11,7 @@ from k31ctl.core.deployed import Deployed, layout_words
 from k31ctl.core.figure import Basis
 from k31ctl.core.identified import Group, Missing, grid, groups, missing
 from k31ctl.core.learning import lessons, once, prior_spread, said, touched
-from k31ctl.core.observed import E2E, ITL, TTFT, Observed
+from k31ctl.core.observed import E2E, TTFT, Observed
 from k31ctl.core.robust_fit import Fit, robust_fit
 from k31ctl.core.speed_parameters import Parameter, SpeedParameters, Table, tables
 from k31ctl.errors import InputError, RefusedError
@@ -199,9 +199,10 @@ def _settled(fit: Fit, before: SpeedParameters, calibration: Calibration) -> Spe
             source=source,
             basis=Basis.MEASURED if spread < INFORMED * known else Basis.ASSUMED,
         )
+    steps = {E2E, *(row.figure for row in fit.rows)} - {TTFT}
     changed["model_spread"] = {
         **before.model_spread,
-        "default": _missed(before, max(fit.spreads[ITL], fit.spreads[E2E]), "default", source),
+        "default": _missed(before, max(fit.spreads[name] for name in steps), "default", source),
         TTFT: _missed(before, fit.spreads[TTFT], TTFT, source),
     }
     scope = calibration.of

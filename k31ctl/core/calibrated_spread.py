@@ -7,6 +7,7 @@ from math import exp, log, sqrt
 from k31ctl.core.calibration import Calibration
 from k31ctl.core.prediction import Case, prefill_tok_s_per_gpu, service_of
 from k31ctl.core.speed_parameters import SpeedParameters, tables
+from k31ctl.core.step import StepModel
 from k31ctl.core.symmetric import quadratic
 from k31ctl.core.workload import Workload
 
@@ -30,19 +31,21 @@ def calibrated_spreads(
     each by its own spread.
     """
 
-    def said(known: SpeedParameters) -> list[float]:
+    def said(step: StepModel) -> list[float]:
         return _logarithms(
             case,
-            known,
+            step,
             workload,
             most_running=most_running,
             prefill_concurrency=prefill_concurrency,
         )
 
-    base = said(parameters)
-    slopes = {
-        name: _slope(base, said(moved(parameters, name, STEP))) for name in _names(parameters)
-    }
+    step = case.step(parameters)
+    base, slopes = said(step), {}
+    for name in _names(parameters):
+        other = case.step(moved(parameters, name, STEP))
+        # Most parameters are of other GPUs and engines.
+        slopes[name] = _slope(base, base if other.rates == step.rates else said(other))
     matrix = calibration.matrix()
     own = set(calibration.parameters)
     found = {}
@@ -78,13 +81,12 @@ def _slope(base: Sequence[float], new: Sequence[float]) -> list[float]:
 
 def _logarithms(
     case: Case,
-    parameters: SpeedParameters,
+    step: StepModel,
     workload: Workload,
     *,
     most_running: float,
     prefill_concurrency: int,
 ) -> list[float]:
-    step = case.step(parameters)
     service = service_of(case, step, workload, most_running=most_running)
     prefill = prefill_tok_s_per_gpu(
         case,

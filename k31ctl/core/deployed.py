@@ -1,6 +1,7 @@
 """A deployment that is settled, asked for its speed under one load after another."""
 
 from dataclasses import replace
+from math import inf
 
 from k31ctl.core.asked_deployment import AskedDeployment, request_for
 from k31ctl.core.deployment import Deployment, deployment
@@ -39,7 +40,9 @@ class Deployed:
         limit = self.asked.max_model_len or self.parts.model.max_position_embeddings
         return self.built.pool.max_requests(length) if length <= limit else 0
 
-    def performance(self, load: Workload, speed: SpeedParameters | None = None) -> Performance:
+    def performance(
+        self, load: Workload, speed: SpeedParameters | None = None, *, num_rounds: float = inf
+    ) -> Performance:
         """The speed in a closed loop; raises RefusedError where the cache holds no request."""
         most = self.most_running(load)
         if most < 1:
@@ -48,7 +51,12 @@ class Deployed:
             )
         parameters = speed or self.parts.speed
         return performance(
-            self.case, self.case.step(parameters), parameters, load, most_running=most
+            self.case,
+            self.case.step(parameters),
+            parameters,
+            load,
+            most_running=most,
+            num_rounds=num_rounds,
         )
 
     def played(self, load: Workload, simulation: SimulationRequest) -> Performance:

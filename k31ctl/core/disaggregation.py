@@ -176,6 +176,7 @@ def _unified(unified: Instance, workload: Workload, num_gpus: int) -> Unified | 
         positions=unified.case.positions,
         tokens_per_step=unified.case.tokens_per_step,
         chunk_tokens=unified.case.chunk_tokens,
+        staggered_fraction=float(unified.case.engine.staggered),
     )
     groups = min(groups, workload.concurrency)
     spread = _spread(unified, unified, workload, service)

@@ -155,7 +155,10 @@ class Engine:
     """One release of a serving engine (``development`` where it is a branch, not a release).
 
     ``logs_capacity`` is false where the engine's own start-up line is not known. ``prefill_first``
-    engines let prompts go before decoding; the others carry both in one step.
+    engines let prompts go before decoding; the others carry both in one step. ``staggered`` says
+    that a closed loop is to be taken as it goes on, its prompts spread over the steps, and not as
+    it begins, with all prompts at once: see ``core.service``. ``one_by_one`` engines launch the
+    attention of each sequence, and the token mixers of each prompt, by themselves.
     """
 
     id: str
@@ -176,6 +179,8 @@ class Engine:
     sparse_excluded_gpus: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     prefill_first: bool = False
+    staggered: bool = False
+    one_by_one: bool = False
     logs_capacity: bool = True
 
 

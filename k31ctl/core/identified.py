@@ -10,7 +10,7 @@ from math import sqrt
 
 from k31ctl.core.calibrated_spread import Name
 from k31ctl.core.deployed import Deployed
-from k31ctl.core.learning import FITTED, Lesson, prior_spread, slopes
+from k31ctl.core.learning import Lesson, prior_spread, slopes
 from k31ctl.core.robust_fit import Fit, Row, information
 from k31ctl.core.speed_parameters import SpeedParameters
 from k31ctl.core.symmetric import Matrix, inverse, quadratic
@@ -139,8 +139,8 @@ def _tokens(load: Workload) -> int:
 def _possible_rows(fit: Fit, lesson: Lesson) -> list[Row]:
     moves = slopes(lesson, fit.parameters, fit.names)
     return [
-        Row(lesson=lesson, figure=figure, residual=0.0, slopes=tuple(moves[figure]))
-        for figure in FITTED
+        Row(lesson=lesson, figure=figure, residual=0.0, slopes=tuple(found))
+        for figure, found in moves.items()
     ]
 
 

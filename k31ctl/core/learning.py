@@ -6,18 +6,17 @@ misses of a load it misses each time.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import log
+from math import inf, log
 
 from k31ctl.core.calibrated_spread import Name, moved
 from k31ctl.core.deployed import Deployed
-from k31ctl.core.observed import E2E, ITL, TTFT, Observed
+from k31ctl.core.observed import E2E, ITL, TPOT, TTFT, Observed
 from k31ctl.core.prediction import service_of
 from k31ctl.core.speed_parameters import SpeedParameters, tables
+from k31ctl.core.step import StepModel
 from k31ctl.core.workload import Workload
 from k31ctl.values import frozen
 
-# A decode step, a prefill with its queue, and both together.
-FITTED = (ITL, TTFT, E2E)
 STEP = 1e-3
 _ALIKE = 0.02
 
@@ -33,6 +32,16 @@ class Lesson:
     load: Workload
     measured: dict[str, float]
     name: str
+    num_rounds: float = inf
+
+
+def figures(deployed: Deployed) -> tuple[str, ...]:
+    """What is fitted: a decode step, a prefill with its queue, and both together.
+
+    Where prompts are spread over the steps, the median gap may well hold a chunk: there the time
+    per output token stands for the step, with the chunks that stall it.
+    """
+    return (TPOT if deployed.case.engine.staggered else ITL, TTFT, E2E)
 
 
 def lessons(deployed: Deployed, stages: Sequence[Observed]) -> tuple[list[Lesson], list[str]]:
@@ -52,17 +61,20 @@ def _why_not(deployed: Deployed, stage: Observed) -> str:
         return "only closed loops are fitted"
     if deployed.most_running(stage.load) < 1:
         return "the deployment holds no request of this length"
-    return "" if set(FITTED) & stage.measured.keys() else "nothing was measured that is fitted"
+    if not set(figures(deployed)) & stage.measured.keys():
+        return "nothing was measured that is fitted"
+    return ""
 
 
 def _lesson(deployed: Deployed, stage: Observed) -> Lesson:
     # An answer of one token ends with its first: the two are one figure.
-    names = [name for name in FITTED if name != E2E or stage.output_tokens > 1]
+    names = [n for n in figures(deployed) if n != E2E or stage.output_tokens > 1]
     return Lesson(
         deployed=deployed,
         load=stage.load,
         measured={name: log(stage.measured[name]) for name in names if name in stage.measured},
         name=f"{stage.name}, {stage.prompt_tokens:,} in, {stage.output_tokens:,} out",
+        num_rounds=stage.num_rounds,
     )
 
 
@@ -80,10 +92,9 @@ def once(every: Sequence[Lesson]) -> list[Lesson]:
 
 def _means(group: Sequence[Lesson]) -> dict[str, float]:
     found = {}
-    for name in FITTED:
+    for name in dict.fromkeys(name for lesson in group for name in lesson.measured):
         values = [lesson.measured[name] for lesson in group if name in lesson.measured]
-        if values:
-            found[name] = sum(values) / len(values)
+        found[name] = sum(values) / len(values)
     return found
 
 
@@ -105,28 +116,39 @@ def _alike(one: Lesson, two: Lesson) -> bool:
 
 def said(lesson: Lesson, parameters: SpeedParameters) -> dict[str, float]:
     """The logarithm of each figure under these parameters."""
+    return _said(lesson, lesson.deployed.case.step(parameters))
+
+
+def _said(lesson: Lesson, step: StepModel) -> dict[str, float]:
     case = lesson.deployed.case
     service = service_of(
         case,
-        case.step(parameters),
+        step,
         lesson.load,
         most_running=lesson.deployed.most_running(lesson.load),
+        num_rounds=lesson.num_rounds,
     )
-    return {
-        ITL: log(service.decode_s / case.tokens_per_step),
-        TTFT: log(service.ttft_s),
-        E2E: log(service.e2e_s),
+    every = {
+        ITL: service.decode_s / case.tokens_per_step,
+        TPOT: service.tpot_s,
+        TTFT: service.ttft_s,
+        E2E: service.e2e_s,
     }
+    return {name: log(every[name]) for name in figures(lesson.deployed)}
 
 
 def slopes(
     lesson: Lesson, parameters: SpeedParameters, names: Sequence[Name]
 ) -> dict[str, list[float]]:
     """How the logarithm of each figure moves with the logarithm of each parameter."""
-    base = said(lesson, parameters)
+    case = lesson.deployed.case
+    step = case.step(parameters)
+    base = _said(lesson, step)
     found: dict[str, list[float]] = {figure: [] for figure in base}
     for name in names:
-        new = said(lesson, moved(parameters, name, STEP))
+        other = case.step(moved(parameters, name, STEP))
+        # Most parameters are of other GPUs and engines.
+        new = base if other.rates == step.rates else _said(lesson, other)
         for figure, value in new.items():
             found[figure].append((value - base[figure]) / STEP)
     return found

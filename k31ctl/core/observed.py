@@ -34,6 +34,11 @@ class Observed:
     why_not: str
 
     @property
+    def num_rounds(self) -> float:
+        """Requests of each user of a closed loop, on average."""
+        return max(1.0, self.completed / (self.concurrency or 1))
+
+    @property
     def load(self) -> Workload:
         """The load as the model is asked for it."""
         return Workload(

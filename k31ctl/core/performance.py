@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import exp, sqrt
+from math import exp, inf, sqrt
 from typing import TYPE_CHECKING
 
 from k31ctl.core.calibrated_spread import calibrated_spreads
@@ -56,15 +56,17 @@ def performance(
     workload: Workload,
     *,
     most_running: float,
+    num_rounds: float = inf,
 ) -> Performance:
     """What a deployment gives in a closed loop.
 
     ``most_running`` is what the cache of one attention group holds at the workload's length. The
     low and high ends hold 90 %: parts err independently, each by the spread of its parameter, or
     together by the covariance of a calibration; what a fitted model still misses comes on top.
+    ``num_rounds`` is as in ``service_of``.
     """
     assert workload.concurrency is not None
-    service = service_of(case, step, workload, most_running=most_running)
+    service = service_of(case, step, workload, most_running=most_running, num_rounds=num_rounds)
     decode = decode_parts_of(case, step, workload, service)
     prefill, chunk = prefill_parts_of(case, step, workload, service)
     spread = _Spread(parameters, decode, prefill)

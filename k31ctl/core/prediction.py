@@ -1,5 +1,7 @@
 """A deployment under one load, and what the speed model says of it."""
 
+from math import inf
+
 from k31ctl.core.deployment import Deployment
 from k31ctl.core.engine import Engine
 from k31ctl.core.hardware import Node
@@ -86,10 +88,18 @@ def case_of(
     )
 
 
-def service_of(case: Case, step: Steps, workload: Workload, *, most_running: float) -> Service:
+def service_of(
+    case: Case,
+    step: Steps,
+    workload: Workload,
+    *,
+    most_running: float,
+    num_rounds: float = inf,
+) -> Service:
     """A closed loop on one attention group of the deployment; groups share the requests evenly.
 
-    ``most_running`` is what the cache of one group holds.
+    ``most_running`` is what the cache of one group holds. ``num_rounds`` is how many requests each
+    user sends, the first of which all arrive at once.
     """
     assert workload.concurrency is not None
     return closed_loop(
@@ -102,6 +112,7 @@ def service_of(case: Case, step: Steps, workload: Workload, *, most_running: flo
         positions=case.positions,
         tokens_per_step=case.tokens_per_step,
         chunk_tokens=case.chunk_tokens,
+        staggered_fraction=case.engine.staggered * (1 - 1 / num_rounds),
     )
 
 

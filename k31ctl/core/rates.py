@@ -29,6 +29,7 @@ class Rates:
     peak_flops_per_s: float
     layer_overhead_s: float
     prefill_layer_overhead_s: float
+    own_launch_fraction: float
     step_overhead_s: float
     all_reduce_s: float
     all_reduce_bytes_per_s: float
@@ -93,6 +94,7 @@ def rates(
     expert_flops = parameter(p.expert_matmul_fraction, chosen)
     overhead, factor = get(p.layer_overhead_s), get(p.engine_overhead_factor)
     launch, step = get(p.prefill_layer_overhead_s), get(p.step_overhead_s)
+    own_launch = get(p.own_launch_fraction).value if engine.one_by_one else 0.0
     attention_group = _collective(p, get, node, layout.attention_tp)
     moe_group = _collective(p, get, node, layout.expert_world)
     hop = get(p.pipeline_hop_s)
@@ -113,6 +115,7 @@ def rates(
         peak_flops_per_s=bf16,
         layer_overhead_s=overhead.value * factor.value,
         prefill_layer_overhead_s=launch.value,
+        own_launch_fraction=own_launch,
         step_overhead_s=step.value,
         all_reduce_s=attention_group.small_s,
         all_reduce_bytes_per_s=attention_group.bytes_per_s,

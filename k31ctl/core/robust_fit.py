@@ -12,14 +12,17 @@ from math import sqrt
 from k31ctl.core.calibrated_spread import Name
 from k31ctl.core.fit import FIRST_TOKEN_SPREAD, MEASUREMENT_SPREAD
 from k31ctl.core.learning import Lesson, at, prior_spread, said, slopes
-from k31ctl.core.observed import E2E, ITL, TTFT
+from k31ctl.core.observed import E2E, ITL, TPOT, TTFT
 from k31ctl.core.speed_parameters import SpeedParameters
 from k31ctl.core.symmetric import Matrix, inverse, solve
 from k31ctl.values import frozen
 
 DEGREES = 4.0
 # What a fitted model is believed to miss of runs that went into the fit, as so many figures' word.
-MISSED = {ITL: MEASUREMENT_SPREAD, E2E: MEASUREMENT_SPREAD, TTFT: FIRST_TOKEN_SPREAD}
+MISSED = {
+    **dict.fromkeys((ITL, TPOT, E2E), MEASUREMENT_SPREAD),
+    TTFT: FIRST_TOKEN_SPREAD,
+}
 WORTH = 1.0
 LEAST_SPREAD = 0.01
 ROUNDS, MOST_TRIES = 25, 8

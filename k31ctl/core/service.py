@@ -4,8 +4,13 @@ All requests of a closed loop have the same lengths, so they stay in step: their
 prefilled one after another while decoding waits, then all decode together. That is what serving
 benchmarks with a fixed concurrency measure, and where their long TTFT at a high concurrency
 comes from.
+
+Where a step carries prompts and decoding together, that is only how it begins. Prompts that do not
+fit one chunk end one step after another, so do their answers, and so come the next prompts: from
+the second round on a prompt hardly waits for others, and the others' chunks stall its decoding.
 """
 
+from math import ceil
 from typing import Protocol
 
 from k31ctl.core.step import Replica
@@ -113,12 +118,14 @@ def closed_loop(
     positions: int,
     tokens_per_step: float,
     chunk_tokens: int,
+    staggered_fraction: float,
 ) -> Service:
     """A closed loop of ``concurrency`` requests on one replica that runs ``most_running`` at most.
 
-    Formula: period = prefill of all + decode steps; TTFT = half the prefill of all, on average;
-    TPOT takes the rest, and is a decode step where there is only one token. Requests beyond what
-    the cache holds wait whole periods.
+    Formula: period = prefill of all + decode steps; TTFT = half the prefill of all, on average, or
+    for the ``staggered_fraction`` of requests the own chunks and the step before them; TPOT takes
+    the rest, and is a decode step where there is only one token. Requests beyond what the cache
+    holds wait whole periods.
     """
     n = min(concurrency, most_running)
     first, all_s = prefill_s(
@@ -136,9 +143,17 @@ def closed_loop(
     )
     steps = max(0.0, (output_tokens - 1) / tokens_per_step)
     decode = steps * one
-    mean_first = first + (all_s - first) / 2
-    stalled = all_s - mean_first
     period = all_s + decode
+    mean_first = first + (all_s - first) / 2
+    if staggered_fraction:
+        chunks = uncached_tokens / chunk_tokens
+        chunk_s = first / max(1.0, chunks)
+        # Prompts follow one another: all but the first come while the one before is computed.
+        own = chunk_s * ceil(chunks) + (chunk_s + one) * (1 - 1 / n)
+        # With more chunks than steps every step carries one, and prompts queue for them.
+        spread = min(all_s, max(own, all_s - steps * chunk_s))
+        mean_first += staggered_fraction * (spread - mean_first)
+    stalled = all_s - mean_first
     queue = (concurrency / n - 1) * period
     return Service(
         running=n,

@@ -60,6 +60,7 @@ class SpeedParameters:
     engine_overhead_factor: Table  # by engine: times the layer overhead
     step_overhead_s: Table  # by engine: scheduling and sampling that a step waits for
     prefill_layer_overhead_s: Table  # by GPU architecture: one layer's launches without a graph
+    own_launch_fraction: Table  # by engine: a sequence's own launches in a layer, of the layer's
     all_reduce_factor: Table  # by engine: times the node's best small all-reduce
     small_all_reduce_s: Table  # by link kind: where no hardware profile has a measured one
     network_all_reduce_s: Table  # by link kind: what crossing nodes adds to an all-reduce

@@ -154,6 +154,8 @@ class StepModel:
         seen = context if t.topk is None else min(context, t.topk)
         pairs = stage.full_layers * sequences * seen
         passes = stage.num_layers * tokens * r.activation_passes * t.hidden_bytes
+        # Where sequences go one by one, each after the first has its own launches of attention.
+        layers = stage.num_layers + r.own_launch_fraction * (sequences - 1) * stage.full_layers
         loads = [
             (
                 "dense",
@@ -180,7 +182,7 @@ class StepModel:
                 0.0,
             ),
             ("activations", passes, r.dense_bytes_per_s, 0.0, 1.0, 0.0),
-            ("launch", 0.0, 1.0, 0.0, 1.0, stage.num_layers * r.layer_overhead_s),
+            ("launch", 0.0, 1.0, 0.0, 1.0, layers * r.layer_overhead_s),
         ]
         if stage.linear_layers:
             states = 2 * stage.linear_layers * sequences * t.state_bytes
@@ -217,6 +219,8 @@ class StepModel:
         pair_flops = t.prefill_pair_flops if t.topk is None else t.attention_pair_flops
         rate = r.prefill_flops_per_s
         passes = stage.num_layers * tokens * r.activation_passes * t.hidden_bytes
+        # As in decoding, but prompts that go one by one do so in every layer.
+        layers = stage.num_layers * (1 + r.own_launch_fraction * (sequences - 1))
         loads = [
             (
                 "dense",
@@ -237,7 +241,7 @@ class StepModel:
             ("attention", 0.0, 1.0, stage.full_layers * tokens * seen * pair_flops, rate, 0.0),
             ("linear", 0.0, 1.0, stage.linear_layers * tokens * t.state_token_flops, rate, 0.0),
             ("activations", passes, r.dense_bytes_per_s, 0.0, 1.0, 0.0),
-            ("launch", 0.0, 1.0, 0.0, 1.0, stage.num_layers * r.prefill_layer_overhead_s),
+            ("launch", 0.0, 1.0, 0.0, 1.0, layers * r.prefill_layer_overhead_s),
         ]
         if t.topk is not None:
             scored = stage.full_layers * tokens * past * t.index_pair_flops

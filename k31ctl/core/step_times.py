@@ -26,14 +26,15 @@ class _Communication:
 
 
 # Seconds: dense weights read and per token; experts per distinct one and per token; attention per
-# pair read and computed; state per sequence; index per pair read and computed; per token; per token
-# of the ramp; whatever the load; the draft's weights read and per token.
+# pair read and computed; state and own launches per sequence; index per pair read and computed; per
+# token; per token of the ramp; whatever the load; the draft's weights read and per token.
 _Decode = tuple[
     float, float, float, float, float, float, float, float, float, float, float, float, float, float
 ]
 # Seconds: dense weights read and per token; experts per distinct one and per token; per pair seen;
-# index per pair; per sequence; per token; per token of the ramp; whatever the load.
-_Prefill = tuple[float, float, float, float, float, float, float, float, float, float]
+# index per pair; head and own launches per sequence; per token; per token of the ramp; whatever the
+# load.
+_Prefill = tuple[float, float, float, float, float, float, float, float, float, float, float]
 
 
 class StepTimes:
@@ -119,8 +120,8 @@ class StepTimes:
         topk = self._topk
         pairs = scored if topk is None or past_tokens < topk else tokens * topk
         found = []
-        for D, d, E, e, a, i, s, t, r, fixed in self._prefill:
-            seconds = fixed + t * tokens + r * ramp + a * pairs + i * scored
+        for D, d, E, e, a, i, s, own, t, r, fixed in self._prefill:
+            seconds = fixed + own * sequences + t * tokens + r * ramp + a * pairs + i * scored
             dense_s, experts_s = d * tokens + s * sequences, e * everywhere
             seconds += D if dense_s < D else dense_s
             found.append(seconds + (E * distinct if E * distinct > experts_s else experts_s))
@@ -134,6 +135,7 @@ def _decode(model: StepModel, stage: StageTraffic, *, last: bool) -> _Decode:
     passes = stage.num_layers * r.activation_passes * t.hidden_bytes / r.dense_bytes_per_s
     indexed = stage.full_layers if t.topk is not None else 0
     drafts = last and t.draft_bytes
+    own = r.own_launch_fraction * stage.full_layers * r.layer_overhead_s
     return (
         (stage.dense_bytes + stage.head_bytes) / r.dense_bytes_per_s,
         2 * (stage.dense_params + stage.head_params) / r.dense_flops_per_s,
@@ -141,12 +143,12 @@ def _decode(model: StepModel, stage: StageTraffic, *, last: bool) -> _Decode:
         stage.expert_flops / r.expert_flops_per_s,
         stage.full_layers * t.latent_row_bytes / r.attention_bytes_per_s,
         stage.full_layers * t.attention_pair_flops / r.dense_flops_per_s,
-        2 * stage.linear_layers * t.state_bytes / r.state_bytes_per_s,
+        2 * stage.linear_layers * t.state_bytes / r.state_bytes_per_s + own,
         indexed * t.index_row_bytes / r.attention_bytes_per_s,
         indexed * t.index_pair_flops / r.dense_flops_per_s,
         passes + sent.token_s,
         sent.ramp_token_s,
-        stage.num_layers * r.layer_overhead_s + sent.fixed_s + last * r.step_overhead_s,
+        stage.num_layers * r.layer_overhead_s - own + sent.fixed_s + last * r.step_overhead_s,
         t.draft_bytes / r.dense_bytes_per_s if drafts else 0.0,
         2 * t.draft_params / r.dense_flops_per_s if drafts else 0.0,
     )
@@ -158,6 +160,8 @@ def _prefill(model: StepModel, stage: StageTraffic, *, last: bool) -> _Prefill:
     rate = r.prefill_flops_per_s
     passes = stage.num_layers * r.activation_passes * t.hidden_bytes / r.dense_bytes_per_s
     pair_flops = t.prefill_pair_flops if t.topk is None else t.attention_pair_flops
+    launch = stage.num_layers * r.prefill_layer_overhead_s
+    own = r.own_launch_fraction * launch
     return (
         stage.dense_bytes / r.dense_bytes_per_s,
         2 * stage.dense_params / rate,
@@ -166,9 +170,10 @@ def _prefill(model: StepModel, stage: StageTraffic, *, last: bool) -> _Prefill:
         stage.full_layers * pair_flops / rate,
         stage.full_layers * t.index_pair_flops / rate if t.topk is not None else 0.0,
         2 * stage.head_params / rate,
+        own,
         passes + stage.linear_layers * t.state_token_flops / rate + sent.token_s,
         sent.ramp_token_s,
-        stage.num_layers * r.prefill_layer_overhead_s + sent.fixed_s + last * r.step_overhead_s,
+        launch - own + sent.fixed_s + last * r.step_overhead_s,
     )
 
 

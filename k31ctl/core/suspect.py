@@ -11,7 +11,8 @@ from enum import StrEnum
 from math import exp, log
 
 from k31ctl.core.deployed import Deployed
-from k31ctl.core.observed import E2E, ITL, TTFT, Observed
+from k31ctl.core.learning import figures
+from k31ctl.core.observed import E2E, ITL, TPOT, TTFT, Observed
 from k31ctl.core.prediction import service_of
 from k31ctl.core.rates import Rates
 from k31ctl.core.service import Service
@@ -19,7 +20,7 @@ from k31ctl.core.step import StepModel
 from k31ctl.values import frozen
 
 # Standard deviations of a logarithm: what a measurement may be off without anything being wrong.
-SPREADS = {ITL: 0.10, E2E: 0.10, TTFT: 0.30}
+SPREADS = {ITL: 0.10, TPOT: 0.10, E2E: 0.10, TTFT: 0.30}
 # A term may well be off by half, and hardly ever by three times.
 FACTOR_SPREAD = 0.5
 MOST_FACTOR = 20.0
@@ -203,14 +204,16 @@ def _misfit(deployed: Deployed, stages: Sequence[Observed], change: _Change, wai
             step,
             stage.load,
             most_running=max(1, deployed.most_running(stage.load)),
+            num_rounds=stage.num_rounds,
         )
         waited = wait(service, stage)
         said = {
             ITL: service.decode_s / case.tokens_per_step,
+            TPOT: service.tpot_s,
             E2E: max(service.e2e_s + waited, 1e-9),
             TTFT: max(service.ttft_s + waited, 1e-9),
         }
-        for name, spread in SPREADS.items():
+        for name in figures(deployed):
             if name in stage.measured:
-                total += (log(stage.measured[name] / said[name]) / spread) ** 2
+                total += (log(stage.measured[name] / said[name]) / SPREADS[name]) ** 2
     return total

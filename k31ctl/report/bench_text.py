@@ -203,7 +203,8 @@ def warnings(finished: Finished) -> list[str]:
             )
         if tokens.num_disagreeing:
             found.append(
-                f"{at}{tokens.num_disagreeing:,} answers had more events than tokens in their usage"
+                f"{at}{tokens.num_disagreeing:,} answers had more events than tokens in their "
+                "usage, or more tokens in it than were asked for"
             )
         if stage.num_without_done:
             found.append(f"{at}{stage.num_without_done:,} streams ended without [DONE]")

@@ -6,27 +6,30 @@ import sys
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from statistics import fmean
 
 from k31ctl.core.measured_host import HostRates, Rate, processor_node
 from k31ctl.report.hardware import profile_yaml
 from tests.fetch.tiny_checkpoint import tiny_config
 
-OUTPUT = 16
-
 
 @dataclass
 class Loop:
-    """What was measured of another load, and what a plan said with the calibration and without."""
+    """What was measured of another load, and what a plan said with the calibration and without.
+
+    ``between`` is by how much the longest time end to end of the passes exceeds the shortest: what
+    the machine did to the same load. ``said`` is what ``calibrate`` printed.
+    """
 
     measured: dict[str, float]
-    before: dict[str, Any]
-    after: dict[str, Any]
+    before: dict[str, dict[str, float]]
+    after: dict[str, dict[str, float]]
+    between: float
     said: str
 
     def ratio(self, quantity: str) -> float:
         """Measured over predicted."""
-        return float(self.measured[quantity] / self.after[quantity])
+        return self.measured[quantity] / self.after[quantity]["predicted"]
 
 
 def k31ctl(*arguments: str) -> str:
@@ -51,8 +54,8 @@ def machine() -> str:
         processor="a timed loop",
         num_cores=1,
         memory_bytes=32 << 30,
-        read=rate(20e6),
-        copy=rate(20e6),
+        read=rate(400e6),
+        copy=rate(400e6),
         matmul={"bf16": rate(800e6)},
         disk=None,
         disk_folder="",
@@ -70,35 +73,48 @@ def closed_loop(
     *,
     plan: tuple[str, ...],
     loads: tuple[tuple[str, int, int], ...],
-    other: tuple[int, int, int],
+    other: tuple[str, int, int],
+    output: int = 16,
+    passes: int = 1,
+    more: tuple[str, ...] = (),
 ) -> Loop:
-    """Fit to ``loads`` (users, prompt tokens, requests), then foretell ``other``."""
-    first, runs = folder / "plan.json", []
-    first.write_text(k31ctl("plan", *plan, "--context", "1k", "--json"))
-    for several, prompt, requests in loads:
-        runs.append(str(folder / f"run-{several.replace(',', '-')}-{prompt}"))
-        bench(url, several, prompt, requests, "--against", str(first), "--out", runs[-1])
-    site = folder / "site.yaml"
-    said = k31ctl("calibrate", *runs, "--out", str(site))
-    users, prompt, requests = other
-    found = bench(url, str(users), prompt, requests, "--against", str(first))
+    """Fit to ``loads`` (users, prompt tokens, requests), then foretell ``other``.
+
+    All are measured so many times, in turns, so that what else the machine does falls on all.
+    ``more`` are options of ``bench``.
+    """
+    before, site, after = folder / "before.json", folder / "site.yaml", folder / "after.json"
+    plan = ("plan", *plan, "--context", "1k", "--json")
+    before.write_text(k31ctl(*plan))
+    fitted: list[str] = []
+    others: list[str] = []
+    for number in range(passes):
+        for load in (*loads, other):
+            run = str(folder / f"run-{number}-{load[0].replace(',', '-')}-{load[1]}")
+            bench(url, load, output, "--against", str(before), "--out", run, *more)
+            (others if load is other else fitted).append(run)
+    said = k31ctl("calibrate", *fitted, "--out", str(site))
+    after.write_text(k31ctl(*plan, "--calibration", str(site)))
+    compared = [_compared(run, before) for run in others], [_compared(run, after) for run in others]
+    measured = {
+        name: fmean(stage[name]["measured"] for stage in compared[0]) for name in compared[0][0]
+    }
+    times = [stage["e2e_s"]["measured"] for stage in compared[0]]
+    return Loop(measured, compared[0][0], compared[1][0], max(times) / min(times) - 1, said)
+
+
+def _compared(run: str, plan: Path) -> dict[str, dict[str, float]]:
+    """What the plan says of the only stage of a run, by quantity."""
+    found = json.loads(k31ctl("bench", "compare", run, "--against", str(plan), "--json"))
     (stage,) = found["result"]["against"]["stages"]
-    measured = {q: v["measured"] for q, v in stage.items() if isinstance(v, dict)}
-    load = (
-        *("--prompt-tokens", str(stage["prompt_tokens"])),
-        *("--output-tokens", str(stage["output_tokens"])),
-        *("--concurrency", str(users), "--json"),
-    )
-    before = json.loads(k31ctl("plan", *plan, *load))["result"]["performance"]
-    after = json.loads(k31ctl("plan", *plan, *load, "--calibration", str(site)))
-    return Loop(measured, before, after["result"]["performance"], said)
+    return {name: value for name, value in stage.items() if isinstance(value, dict)}
 
 
-def bench(url: str, users: str, prompt: int, requests: int, *more: str) -> dict[str, Any]:
-    sizes = ("--prompt-tokens", str(prompt), "--output-tokens", str(OUTPUT))
+def bench(url: str, load: tuple[str, int, int], output: int, *more: str) -> None:
+    users, prompt, requests = load
+    sizes = ("--prompt-tokens", str(prompt), "--output-tokens", str(output))
     many = ("--requests", str(requests), "--concurrency", users, "--warmup", "0")
-    found: dict[str, Any] = json.loads(k31ctl("bench", url, *sizes, *many, *more, "--json"))
-    return found
+    k31ctl("bench", url, *sizes, *many, *more)
 
 
 def tiny_plan(folder: Path) -> tuple[str, ...]:

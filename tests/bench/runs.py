@@ -45,6 +45,7 @@ ASKED: dict[str, Any] = {
     "gap_timeout_s": 30.0,
     "most_in_flight": 1000,
     "key_variable": "BENCH_KEY",
+    "is_http2": False,
     "folder": None,
     "plan_path": None,
     "plan": None,

@@ -111,6 +111,19 @@ def test_the_table_is_80_columns_wide(record: tuple[Path, dict[str, Any]]) -> No
     assert max(map(len, lines)) <= 80
 
 
+def test_a_plan_of_a_model_that_is_not_here_says_where_its_path_counts_from(
+    plan: Path, tmp_path: Path, record: tuple[Path, dict[str, Any]]
+) -> None:
+    document = json.loads(plan.read_text())
+    document["inputs"]["deployment"]["model"] = "./tiny"
+    elsewhere = tmp_path / "plan.json"
+    elsewhere.write_text(json.dumps(document))
+    done = k31ctl("bench", "compare", str(record[0]), "--against", str(elsewhere))
+    assert done.returncode == 3
+    assert f"at: ./tiny, in {elsewhere}" in done.stderr
+    assert "from the folder where it was made" in done.stderr
+
+
 def test_a_plan_whose_files_changed_says_so(plan: Path, tmp_path: Path, record: Any) -> None:
     document = json.loads(plan.read_text())
     document["result"]["performance"]["itl_s"] *= 1.5

@@ -150,6 +150,23 @@ def test_without_usage_events_are_counted_and_it_is_told() -> None:
     assert found.tokens.num_without_usage == 1
 
 
+@pytest.mark.parametrize("told", [1, 5])
+def test_usage_that_cannot_be_is_told(told: int) -> None:
+    # Two events that carry tokens, four tokens asked for: neither one nor five can be.
+    found = run(
+        lambda _: stream_of(
+            delta(content="a"), delta(content="b"), delta(finish="stop"), usage(1, told)
+        )
+    )
+    assert (found.tokens.output, found.tokens.num_disagreeing) == (told, 1)
+
+
+def test_a_redirection_says_where_to() -> None:
+    found = run(steps(plain(307, {}, "Location: https://elsewhere.invalid/v1\r\n")))
+    assert dict(found.errors_by_kind) == {"http_307": 1}
+    assert "https://elsewhere.invalid/v1" in found.error_details["http_307"]
+
+
 LONG = b"data: " + b"x" * 2**20
 
 

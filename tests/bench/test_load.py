@@ -2,7 +2,6 @@
 
 import json
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -25,8 +24,6 @@ from tests.bench.sse_server import (
     event,
     running_server,
 )
-
-_SUBJECT = "subjectAltName=IP:127.0.0.1,DNS:localhost"
 
 
 def slow(asked: Asked) -> Iterator[Step]:
@@ -132,6 +129,31 @@ def test_a_trace_is_replayed_with_its_lengths_and_its_times(tmp_path: Path) -> N
     assert [body["max_tokens"] for body in asked] == [3, 5]
     assert [len(body["messages"][0]["content"].split()) for body in asked] == [20, 30]
     assert found.duration_s >= 0.2
+
+
+def test_prompts_of_a_trace_share_the_blocks_that_it_says(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    rows = [(1200, [7, 8, 9]), (1300, [7, 8, 10]), (600, [3_000_000, 8]), (1500, [7])]
+    trace.write_text(
+        "\n".join(
+            json.dumps({"timestamp": 0, "input_length": n, "output_length": 1, "hash_ids": ids})
+            for n, ids in rows
+        )
+    )
+    with running_server(answer) as server:
+        measured(server.url, concurrency=(), trace=trace, num_requests=None)
+    texts = {
+        len(words): words
+        for asked in server.completions()
+        for words in (asked.json["messages"][0]["content"].split(),)
+    }
+    assert sorted(texts) == [600, 1200, 1300, 1500]
+    # Two blocks of 512 tokens, a word each; then the third differs from its first words on.
+    assert texts[1200][:1024] == texts[1300][:1024]
+    assert texts[1200][1024:1028] != texts[1300][1024:1028]
+    assert texts[600][:4] != texts[1200][:4]
+    assert texts[1500][:512] == texts[1200][:512]
+    assert texts[1500][512:] != texts[1200][512:]
 
 
 def test_rows_of_a_data_set_are_sent_in_turn(tmp_path: Path) -> None:
@@ -303,22 +325,6 @@ def test_a_million_tokens_leave_memory_as_it_was() -> None:
         found = measured(server.url, num_requests=20, output_tokens=50_000)
     assert found.tokens.events == 1_000_000
     assert held[-1] - held[4] < 6_000_000  # eight bytes kept of each would be more
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("tls") / "server.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-subj", "/CN=localhost", "-addext", _SUBJECT),
-            *("-keyout", str(path), "-out", f"{path}.crt"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    path.write_text(path.read_text() + Path(f"{path}.crt").read_text())
-    return path
 
 
 def test_tls_is_spoken_and_the_server_proven(certificate: Path) -> None:

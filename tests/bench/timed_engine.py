@@ -1,8 +1,9 @@
 """An OpenAI-compatible server on loopback whose steps take known times, as an engine's would.
 
-One loop does all the work, as an engine's scheduler does: where prompts wait it computes all of
-them, each token for a known time, else it gives every running request one token, for a known time
-and a known time for each of them. So it has a speed that a plan can be fitted to.
+One loop does all the work, as the embedded engine's scheduler does: a step gives every running
+request one token and computes waiting prompts, up to a chunk of tokens. It takes a known time, a
+known time for each request and each prompt beyond the first, and one for each token of a prompt. So
+it has a speed that a plan can be fitted to.
 """
 
 import asyncio
@@ -14,21 +15,36 @@ from dataclasses import dataclass, field
 
 from tests.bench.sse_server import DONE, END, HEAD, chunk, delta, event, plain, usage
 
+CHUNK_TOKENS = 512
+# Users whose answers ended together come back within this time, and stay together.
+GATHER_S = 0.02
+
 
 @dataclass
 class Timing:
-    """Seconds: of a decode step, of each request in it, of a prefill, of each prompt token."""
+    """Seconds: of a decode step and each request in it beyond the first; of prompts, likewise."""
 
     step_s: float
     sequence_s: float
     prefill_s: float
+    prompt_s: float
     prompt_token_s: float
+
+    def of(self, *, num_decoding: int, pieces: list[int]) -> float:
+        """Seconds of a step with so many requests and pieces of prompts of so many tokens."""
+        seconds = 0.0
+        if num_decoding:
+            seconds += self.step_s + self.sequence_s * (num_decoding - 1)
+        if pieces:
+            seconds += self.prefill_s + self.prompt_s * (len(pieces) - 1)
+        return seconds + self.prompt_token_s * sum(pieces)
 
 
 @dataclass
 class _Request:
     writer: asyncio.StreamWriter
     prompt_tokens: int
+    unread: int
     left: int
     output_tokens: int
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -45,28 +61,27 @@ class TimedEngine:
 
     async def schedule(self) -> None:
         """Work for ever."""
-        t, loop = self._timing, asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         due = loop.time()
         while True:
             if not self._waiting and not self._running:
                 self._work.clear()
                 await self._work.wait()
                 due = loop.time()
-            if self._waiting:
-                # Users whose answers ended together come back within this time, and stay together.
-                due += t.prefill_s
-                await asyncio.sleep(max(0.0, due - loop.time()))
-                given, self._waiting = self._waiting, []
-                due += t.prompt_token_s * sum(r.prompt_tokens for r in given)
-                self._running += given
-            else:
-                given = list(self._running)
-                due += t.step_s + t.sequence_s * len(given)
+                await asyncio.sleep(GATHER_S)
+            given, pieces, room = list(self._running), [], CHUNK_TOKENS
+            for request in self._waiting:
+                piece = min(room, request.unread)
+                pieces += [piece] if piece else []
+                request.unread, room = request.unread - piece, room - piece
+            due += self._timing.of(num_decoding=len(given), pieces=pieces)
             # Sleeping until a due time keeps the pace, however late this machine wakes us.
             await asyncio.sleep(max(0.0, due - loop.time()))
-            for request in given:
+            begun = [request for request in self._waiting if not request.unread]
+            self._waiting = [request for request in self._waiting if request.unread]
+            for request in given + begun:
                 self._give(request)
-            self._running = [r for r in self._running if r.left]
+            self._running = [r for r in self._running + begun if r.left]
 
     def _give(self, request: _Request) -> None:
         first = request.left == request.output_tokens
@@ -103,7 +118,7 @@ class TimedEngine:
             asked = json.loads(body)
             words = len(asked["messages"][0]["content"].split())
             tokens = asked["max_tokens"]
-            request = _Request(writer, words, tokens, tokens)
+            request = _Request(writer, words, words, tokens, tokens)
             self._waiting.append(request)
             self._work.set()
             await request.ended.wait()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from k31ctl.core.arrivals import Arrival, ClosedLoop, Load, OpenLoop, RequestSize
-from k31ctl.core.simulate import Batching, KvBudget, Policy, Simulation, simulate
+from k31ctl.core.simulate import Batching, KvBudget, Policy, Simulation, StepCost, simulate
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def users(num_users: int, sizes: Sequence[RequestSize], *, think_s: float = 0.0)
 
 def run(
     load: Load,
-    cost: Line | Roof = STEADY,
+    cost: StepCost = STEADY,
     rules: Batching | None = None,
     kv: KvBudget = ROOMY,
     *,

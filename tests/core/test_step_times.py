@@ -17,6 +17,7 @@ DEPLOYMENTS = {
     "context": ("kimi-k3", "8x-b300", "vllm", None, {"dcp": 4}),
     "two nodes": ("kimi-k3", "8x-h200", "sglang", None, {"nodes": 2, "tp": 16}),
     "draft": ("kimi-k3", "8x-b300", "vllm", "inferact-k3-dspark", {}),
+    "one by one": ("kimi-k3", "8x-b300", "embedded", None, {"pp": 8}),
     "dense attention": ("kimi-k2.5", "8x-b200", "sglang", None, {"tp": 8, "dp": 8, "ep": 8}),
 }
 

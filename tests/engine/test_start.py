@@ -1,6 +1,7 @@
 """What is planned is what is then allocated."""
 
 from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import torch
 
 from k31ctl.catalog import Store, default_folders
 from k31ctl.catalog.engines import resolve_engine
-from k31ctl.catalog.models import model_at
+from k31ctl.catalog.models import load_model, model_at
 from k31ctl.core.embedded import Wish
 from k31ctl.engine.checkpoint import load_vision
-from k31ctl.engine.start import Choice, choose, loaded
+from k31ctl.engine.generate import Generation
+from k31ctl.engine.start import PIECE_TOKENS, Choice, choose, loaded
 from k31ctl.errors import InputError, RefusedError
 from tests.engine.conftest import Tiny
 
@@ -24,6 +26,15 @@ def chosen(folder: Path, *, free: int = PLENTY, **wish: Any) -> Choice:
     shape = model_at(folder)
     engine = resolve_engine(Store(default_folders()), "embedded", shape)
     return choose(folder, shape, engine, Wish(device="cpu", **wish), host_free_bytes=free)
+
+
+def test_a_plan_takes_prompts_in_the_pieces_that_the_scheduler_takes() -> None:
+    kimi = load_model(Store(default_folders()), "kimi-k3")
+    engine = resolve_engine(Store(default_folders()), "embedded", kimi)
+    taken = signature(Generation).parameters["piece_tokens"].default
+    assert set(engine.memory.chunk_tokens.values()) == {taken} == {PIECE_TOKENS}
+    assert engine.staggered
+    assert engine.one_by_one
 
 
 def tensors_of(thing: object, seen: set[int]) -> Iterator[torch.Tensor]:

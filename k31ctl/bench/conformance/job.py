@@ -56,6 +56,7 @@ class ConformanceRequest:
 
     url: str
     token: str | None
+    is_http2: bool
     environment: Mapping[str, str]
     model: str | None
     api: str
@@ -186,8 +187,9 @@ def _is_gone(line: Line) -> bool:
 
 def _target(request: ConformanceRequest) -> Target:
     """Find the API, the model and what every question can carry; raises EndpointError."""
-    endpoint = parse_endpoint(request.url, token=request.token)
-    context = tls_context(request.environment) if endpoint.is_tls else None
+    endpoint = parse_endpoint(request.url, token=request.token, is_http2=request.is_http2)
+    is_http2 = endpoint.is_http2
+    context = tls_context(request.environment, is_http2=is_http2) if endpoint.is_tls else None
     reason = ""
     for name in _api_names(request):
         line = Line(_with_headers(endpoint, name), context)

@@ -21,6 +21,7 @@ def ended(url: str, *, only: Sequence[str] = (), **asked: Any) -> ConformanceEnd
     """The end of a run against an address."""
     given: dict[str, Any] = {
         "token": None,
+        "is_http2": False,
         "model": None,
         "api": "chat",
         "check_s": 60.0,

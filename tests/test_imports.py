@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 import tomllib
@@ -32,3 +33,13 @@ def test_every_room_is_under_contract(contract: str, exempt: set[str]) -> None:
     (found,) = [entry for entry in CONTRACTS if entry["name"] == contract]
     rooms = {path.parent.name for path in (ROOT / "k31ctl").glob("*/__init__.py")}
     assert {f"k31ctl.{room}" for room in rooms - exempt} <= set(found["source_modules"])
+
+
+def test_the_files_that_the_architecture_names_exist_and_every_room_is_drawn() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    files = {path.name for path in (ROOT / "k31ctl").rglob("*.py")}
+    named = re.findall(r"`([a-z_0-9]+\.py)`", text)
+    assert len(named) > 150
+    assert [name for name in named if name not in files] == []
+    rooms = {path.parent.name for path in (ROOT / "k31ctl").glob("*/__init__.py")}
+    assert {room for room in rooms if f"| `{room}` |" not in text} == set()

@@ -12,6 +12,10 @@ from k31ctl.errors import ProfileError, RefusedError
 
 def load_engine(store: Store, profile_id: str) -> Engine:
     """Return the engine release that a profile describes."""
+    return store.once(Kind.ENGINES, profile_id, _engine)
+
+
+def _engine(store: Store, profile_id: str) -> Engine:
     raw, where = store.load(Kind.ENGINES, profile_id)
     return decode(Engine, raw, where=where)
 

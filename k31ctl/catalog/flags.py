@@ -21,6 +21,10 @@ class FoundFlags:
 
 def load_flags(store: Store, profile_id: str) -> FlagCatalog:
     """Return the flags that one file describes."""
+    return store.once(Kind.FLAGS, profile_id, _flags)
+
+
+def _flags(store: Store, profile_id: str) -> FlagCatalog:
     raw, where = store.load(Kind.FLAGS, profile_id)
     return decode(FlagCatalog, raw, where=where)
 

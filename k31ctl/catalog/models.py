@@ -71,6 +71,10 @@ def load_model(store: Store, spec: str) -> Model:
 
 def load_model_profile(store: Store, profile_id: str) -> Model:
     """Return the model that a profile describes, with the profile's assumptions added."""
+    return store.once(Kind.MODELS, profile_id, _model)
+
+
+def _model(store: Store, profile_id: str) -> Model:
     profile, where = _read(store, profile_id)
     try:
         model = model_from_config(

@@ -21,6 +21,10 @@ def load_speed(store: Store, calibration: Path | None = None) -> SpeedParameters
 
 def load_speed_profile(store: Store, profile_id: str) -> SpeedParameters:
     """Return the parameters that a profile holds."""
+    return store.once(Kind.SPEED, profile_id, _speed)
+
+
+def _speed(store: Store, profile_id: str) -> SpeedParameters:
     raw, where = store.load(Kind.SPEED, profile_id)
     return _decoded(raw, where)
 

@@ -7,16 +7,18 @@ a program wrote them: that is read ten times as fast.
 
 import difflib
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import k31ctl
 from k31ctl.catalog.json_profile import parse_json
 from k31ctl.catalog.yaml_text import parse_yaml
 from k31ctl.errors import ProfileError
+
+Decoded = TypeVar("Decoded")
 
 _MAX_BYTES: Final = 4 * 2**20
 
@@ -40,9 +42,15 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Folders of profiles; where two hold the same kind and id, the later one counts."""
+    """Folders of profiles; where two hold the same kind and id, the later one counts.
+
+    A store is for one piece of work: what it has decoded it does not read again.
+    """
 
     folders: tuple[Path, ...]
+    _decoded: dict[tuple[str, str], Any] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def paths(self, kind: str) -> dict[str, Path]:
         """Every id of a kind and the file that counts for it, in the order of the ids."""
@@ -55,6 +63,16 @@ class Store:
     def ids(self, kind: str) -> list[str]:
         """Every id of a kind, sorted."""
         return list(self.paths(kind))
+
+    def once(
+        self, kind: str, profile_id: str, decoded: "Callable[[Store, str], Decoded]"
+    ) -> "Decoded":
+        """Return what ``decoded`` makes of a profile, made once: a value that nobody changes."""
+        key = (kind, profile_id)
+        if key not in self._decoded:
+            self._decoded[key] = decoded(self, profile_id)
+        found: Decoded = self._decoded[key]
+        return found
 
     def load(self, kind: str, profile_id: str) -> tuple[dict[str, Any], str]:
         """Return a profile as it is written, and the path of its file."""

@@ -6,7 +6,7 @@ from random import Random
 
 import typer
 
-from k31ctl.cli.bench_compare import compare, hold_stages, plan_at
+from k31ctl.cli.bench_compare import compare
 from k31ctl.cli.bench_diff import diff
 from k31ctl.cli.bench_hw import hw
 from k31ctl.cli.bench_options import (
@@ -27,7 +27,6 @@ from k31ctl.cli.bench_options import (
     ImageSizeOpt,
     ImagesOpt,
     InFlightOpt,
-    JunitOpt,
     KeyOpt,
     MaxRegressionOpt,
     ModelOpt,
@@ -57,6 +56,7 @@ from k31ctl.cli.options import (
     GateOpt,
     HtmlOpt,
     JsonOpt,
+    JunitOpt,
     MarkdownOpt,
     OutputTokensOpt,
     PromptTokensOpt,
@@ -131,54 +131,57 @@ def load(
 
     k31ctl bench http://127.0.0.1:8000 --against plan.json --gate 'against.tpot_s.ratio<=1.2'
     """
-    from k31ctl.bench.asked import AskedLoad, bench_request
+    from k31ctl.api.measuring import asked_load
+    from k31ctl.api.runs import hold_stages, plan_at
+    from k31ctl.bench.asked import bench_request
     from k31ctl.bench.baseline import read_baseline
     from k31ctl.bench.gate_names import require_known
     from k31ctl.bench.job import Bench
     from k31ctl.core.gates import parse_gate
     from k31ctl.report.bench import show_bench
-    from k31ctl.report.bench_targets import Targets
+    from k31ctl.report.targets import Targets
 
     held = None if against is None else plan_at(against)
 
     gates = [parse_gate(text) for text in gate or ()]
     require_known(gates)
-    asked = AskedLoad(
-        url=url,
+    asked = asked_load(
+        url,
         concurrency=concurrency or (),
-        rates=rate or (),
+        rate=rate or (),
         ramp=ramp,
         trace=trace,
         speed=speed,
-        burstiness=None if constant else burstiness,
-        duration_s=duration,
-        num_requests=requests,
+        burstiness=burstiness,
+        constant=constant,
+        duration=duration,
+        requests=requests,
         repeat=repeat,
-        num_warmup=warmup,
-        seeks_saturation=saturate,
-        budget_s=time_budget,
+        warmup=warmup,
+        saturate=saturate,
+        time_budget=time_budget,
         slo=slo,
         model=model,
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
-        spread_fraction=spread,
-        shared_fraction=shared_prefix,
+        spread=spread,
+        shared_prefix=shared_prefix,
         dataset=dataset,
-        num_turns=turns,
-        think_s=think,
-        num_images=images,
-        image_size=image_size or (1024, 1024),
-        is_chat=not completions,
+        turns=turns,
+        think=think,
+        images=images,
+        image_size=image_size,
+        completions=completions,
         ignore_eos=ignore_eos,
         reasoning_effort=reasoning_effort,
         body=parse_extra(body or []),
         seed=seed,
-        timeout_s=timeout,
-        gap_timeout_s=gap_timeout,
+        timeout=timeout,
+        gap_timeout=gap_timeout,
         most_in_flight=most_in_flight,
-        key_variable=api_key_env,
-        is_http2=http2,
-        folder=out,
+        api_key_env=api_key_env,
+        out=out,
+        http2=http2,
         plan_path=against,
         plan=None if held is None else held.document,
     )

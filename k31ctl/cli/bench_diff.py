@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from k31ctl.cli.bench_options import JunitOpt, MaxRegressionOpt, parse_share
-from k31ctl.cli.options import CsvOpt, JsonOpt, MarkdownOpt, said
+from k31ctl.cli.bench_options import MaxRegressionOpt, parse_share
+from k31ctl.cli.options import CsvOpt, JsonOpt, JunitOpt, MarkdownOpt, said
 
 BeforeArg = Annotated[
     Path, typer.Argument(metavar="BEFORE", help="A record of --out, or a file of --json.")
@@ -62,19 +62,13 @@ def diff(
 
     k31ctl bench diff baseline.json run --max-regression 5%
     """
+    from k31ctl.api import runs
     from k31ctl.bench.baseline import regressions
-    from k31ctl.bench.compare import BETWEEN_RUNS, GATED, LEAST, compare, judged_metrics
-    from k31ctl.bench.past import read_run
+    from k31ctl.bench.compare import GATED, judged_metrics
     from k31ctl.report.bench_diff import show_diff
-    from k31ctl.report.bench_targets import Targets
+    from k31ctl.report.targets import Targets
 
-    found = compare(
-        read_run(before),
-        read_run(after),
-        judged=judged_metrics(metric),
-        least=LEAST if least is None else least,
-        between_runs=BETWEEN_RUNS if between_runs is None else between_runs,
-    )
+    found = runs.diff(before, after, least=least, between_runs=between_runs, metric=metric)
     show_diff(
         found,
         None

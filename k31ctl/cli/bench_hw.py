@@ -73,8 +73,8 @@ def hw(
     if rates.gpus is None:
         node = processor_node(rates, node_id=out.stem, today=today)
     else:
+        from k31ctl.api.hardware import THIS_MACHINE, node_named
         from k31ctl.catalog.store import Store, default_folders
-        from k31ctl.cli.hardware import THIS_MACHINE, node_named
 
         known = node_named(Store(default_folders()), THIS_MACHINE)
         node = gpu_node(known, rates, node_id=out.stem, today=today)

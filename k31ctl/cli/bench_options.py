@@ -395,15 +395,6 @@ OutOpt = Annotated[
         rich_help_panel=_OUT,
     ),
 ]
-JunitOpt = Annotated[
-    Path | None,
-    typer.Option(
-        "--junit",
-        metavar="FILE",
-        help="Write every condition as a test of JUnit XML.",
-        rich_help_panel="Output",
-    ),
-]
 BaselineOpt = Annotated[
     Path | None,
     typer.Option(

@@ -46,42 +46,13 @@ def calibrate(
 
     k31ctl plan --calibration site.yaml
     """
-    from datetime import UTC, datetime
-
-    from k31ctl import __version__
-    from k31ctl.bench.observed import read_run
-    from k31ctl.catalog.speed import load_speed
-    from k31ctl.catalog.store import Store, default_folders
-    from k31ctl.cli.bench_compare import plan_at, plan_of
-    from k31ctl.core.calibrate import SiteRun
-    from k31ctl.core.calibrate import calibrate as fitted
+    from k31ctl.api import runs as saved
     from k31ctl.report.calibration import show_calibration
 
-    given = None if plan is None else plan_at(plan, calibrated=False)
-    measured = [read_run(run) for run in runs]
-    planned = [
-        given or plan_of(run.plan, where=run.where, calibrated=False, option="--plan")
-        for run in measured
-    ]
-    found = fitted(
-        [
-            SiteRun(
-                run=run.where,
-                command=run.command,
-                server=run.version,
-                deployed=each.deployed,
-                stages=run.stages,
-            )
-            for run, each in zip(measured, planned, strict=True)
-        ],
-        load_speed(Store(default_folders())),
-        version=__version__,
-        today=datetime.now(UTC).date(),
-    )
-    notes = tuple(dict.fromkeys(note for each in planned for note in each.notes))
+    found = saved.calibrate(runs, plan=plan)
     show_calibration(
-        found,
-        notes,
+        found.calibrated,
+        found.notes,
         inputs={"runs": runs, "plan": plan, "out": out},
         out=out,
         as_json=as_json,

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from k31ctl import units
+from k31ctl.api.bounds import MOST_LINK_BYTES_PER_S
 from k31ctl.errors import UsageError
 
-MOST_BYTES_PER_S = 1e13
 _BITS_PER_S = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([kMGT])(?:bps|bit/s|b/s)")
 _PREFIXES = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
@@ -20,7 +20,7 @@ def link_rate(text: str) -> float:
         rate = float(found[1]) * _PREFIXES[found[2]] / 8 if found else units.parse(text, "B/s")
     except ValueError as error:
         raise _bad_rate(str(error).partition("; ")[0]) from None
-    if not 1 <= rate <= MOST_BYTES_PER_S:
+    if not 1 <= rate <= MOST_LINK_BYTES_PER_S:
         raise _bad_rate(f"{text[:40]!r} is not a rate between 1 B/s and 10 TB/s")
     return rate
 

@@ -1,18 +1,15 @@
 """``k31ctl bench conformance``: whether an endpoint keeps the contract this model needs."""
 
-import os
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from k31ctl import units
 from k31ctl.cli.bench_options import Http2Opt, KeyOpt, ModelOpt
-from k31ctl.cli.options import GateOpt, JsonOpt, said
+from k31ctl.cli.options import GateOpt, JsonOpt, JunitOpt, said
 
-_WHAT, _HOW, _OUT = "Checks", "How", "Output"
-_ANSWER_TOKENS = 8192
+_WHAT, _HOW = "Checks", "How"
 
 
 class Api(StrEnum):
@@ -92,15 +89,6 @@ TimeBudgetOpt = Annotated[
         rich_help_panel=_HOW,
     ),
 ]
-JunitOpt = Annotated[
-    Path | None,
-    typer.Option(
-        "--junit",
-        metavar="FILE",
-        help="Write the checks as JUnit XML.",
-        rich_help_panel=_OUT,
-    ),
-]
 
 
 def conformance(
@@ -126,24 +114,30 @@ def conformance(
 
     k31ctl bench conformance https://HOST/v1/messages --skip long-context
     """
-    from k31ctl.bench.conformance.job import ConformanceRequest
+    from k31ctl.api.measuring import conformance_request
     from k31ctl.bench.conformance.job import conformance as run
-    from k31ctl.bench.conformance.registry import chosen
     from k31ctl.core.gates import parse_gate
     from k31ctl.report.conformance import show_conformance
+    from k31ctl.report.targets import Targets
 
     gates = [parse_gate(text) for text in gate or ()]
-    request = ConformanceRequest(
-        url=url,
-        token=os.environ.get(api_key_env) or None,
-        is_http2=http2,
-        environment=os.environ,
+    request = conformance_request(
+        url,
+        http2=http2,
         model=model,
         api=api.value,
-        checks=chosen(check or (), skip or ()),
-        check_s=check_timeout,
-        budget_s=time_budget,
-        answer_tokens=max_tokens or _ANSWER_TOKENS,
+        check=check or (),
+        skip=skip or (),
+        max_tokens=max_tokens,
         context=context,
+        check_timeout=check_timeout,
+        time_budget=time_budget,
+        api_key_env=api_key_env,
     )
-    show_conformance(run(request), request=request, junit=junit, gates=gates, as_json=as_json)
+    show_conformance(
+        run(request),
+        request=request,
+        targets=Targets(junit=junit),
+        gates=gates,
+        as_json=as_json,
+    )

@@ -1,19 +1,14 @@
-"""The options about money, each checked where it is read, and the request they make."""
+"""The options about money, each checked where it is read."""
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from k31ctl.core.costing import CostRequest
-from k31ctl.core.ownership import OWNED
+from k31ctl.api.bounds import MOST_USD, MOST_USD_PER_HOUR, MOST_USD_PER_KWH
 from k31ctl.core.prices import Term
 from k31ctl.errors import UsageError
-
-MOST_USD_PER_HOUR: Final = 10_000.0
-MOST_USD: Final = 1e9
-MOST_USD_PER_KWH: Final = 100.0
 
 
 def _number(text: str) -> float:
@@ -140,43 +135,3 @@ ElectricityOpt = Annotated[
         rich_help_panel="Money",
     ),
 ]
-
-
-def cost_request(
-    *,
-    price: float | None,
-    provider: str | None,
-    term: Term | None,
-    utilisation: float | None,
-    api: str | None,
-    purchase: float | None,
-    staff: float | None,
-    electricity: float | None,
-) -> CostRequest:
-    """What the options ask for; raises UsageError where two of them set the same price."""
-    _refuse_pair("--price", price, "--provider", provider)
-    _refuse_pair("--price", price, "--term", term)
-    if provider != OWNED:
-        _refuse_pair("--purchase", purchase, "--provider", provider)
-    else:
-        _refuse_pair("--provider owned", provider, "--term", term)
-    _refuse_pair("--purchase", purchase, "--term", term)
-    return CostRequest(
-        usd_per_gpu_hour=price,
-        provider=provider,
-        term=term,
-        utilisation=utilisation,
-        api=api,
-        purchase_usd=purchase,
-        staff_usd_per_year=staff,
-        usd_per_kwh=electricity,
-    )
-
-
-def _refuse_pair(first: str, one: object, second: str, other: object) -> None:
-    if one is not None and other is not None:
-        raise UsageError(
-            f"{first} and {second} each set the price of a GPU-hour",
-            where=f"{first}, {second}",
-            remedy="leave one of them out",
-        )

@@ -1,6 +1,5 @@
 """Options of ``doctor``."""
 
-import difflib
 import re
 from pathlib import Path
 from typing import Annotated, Final
@@ -105,17 +104,3 @@ def peer_addresses(text: str | None) -> tuple[tuple[str, int], ...]:
             )
         found.append((parts[1] or parts[2], int(parts[3])))
     return tuple(found)
-
-
-def known_ids(option: str, given: list[str] | None, known: list[str]) -> frozenset[str]:
-    """The ids of an option; raises UsageError for one that no check has."""
-    for name in given or ():
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise UsageError(
-                f"no check is called {name[:60]!r}",
-                where=option,
-                remedy=f"{hint}checks are: {', '.join(known)}",
-            )
-    return frozenset(given or ())

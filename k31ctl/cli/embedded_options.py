@@ -1,10 +1,8 @@
 """The options of the embedded engine, which ``serve`` and ``smoke`` share."""
 
 import os
-import re
 from collections.abc import Collection
 from enum import StrEnum
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -15,9 +13,7 @@ from k31ctl.cli.options import said
 from k31ctl.errors import InputError, UsageError
 
 _PANEL: Final = "Embedded engine"
-_NEEDED: Final = ("torch", "safetensors", "tiktoken", "PIL", "starlette", "uvicorn")
 _MOST_KEY_BYTES: Final = 4096
-_DEVICE: Final = re.compile(r"cpu|cuda(:[0-9]{1,3})?", re.ASCII)
 API_KEY_VARIABLE: Final = "K31CTL_API_KEY"
 LOOPBACK: Final = "127.0.0.1"
 PORT: Final = 8000
@@ -167,42 +163,6 @@ def refuse_own(said: Collection[str], port: int | None) -> None:
 def _flag(name: str) -> str:
     """A parameter as it is typed."""
     return {"target": "--as", "execute": "--exec"}.get(name, f"--{name.replace('_', '-')}")
-
-
-def require_engine() -> None:
-    """Raise InputError where the libraries of the embedded engine are not installed."""
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        raise InputError(
-            f"the embedded engine needs {', '.join(missing)}, which is not installed",
-            where="this Python",
-            remedy="pip install 'k31ctl[engine]'",
-        )
-
-
-def checked_device(text: str | None) -> str:
-    """Return the devices, with commas between them; raises UsageError for what is none."""
-    if text is None:
-        return ""
-    names = text.split(",")
-    for name in names:
-        if _DEVICE.fullmatch(name) is None or (name == "cpu") != (names[0] == "cpu"):
-            raise UsageError(
-                f"{name[:40]!r} is no device, or none beside {names[0][:40]}",
-                where="--device",
-                remedy="use cpu, cuda, or several such as cuda:0,cuda:1",
-            )
-    return text
-
-
-def check_streamed(experts: ExpertForm | None, stored: int | None, ready: int | None) -> None:
-    """Refuse sizes of what is kept of streamed experts where none are streamed."""
-    if experts is not ExpertForm.STREAMED and (stored is not None or ready is not None):
-        raise UsageError(
-            "no experts are streamed, whose sizes these are",
-            where="--experts-stored, --experts-ready",
-            remedy="add --experts streamed, or leave them out",
-        )
 
 
 def api_key(file: Path | None) -> str | None:

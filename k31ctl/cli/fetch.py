@@ -1,6 +1,5 @@
 """``k31ctl fetch``: a repository's files, here and proven."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import typer
@@ -30,8 +29,6 @@ from k31ctl.cli.fetch_part_options import (
     RankPpOpt,
     RankTpOpt,
     TensorsOpt,
-    asked_part,
-    require_hub_and_folder,
 )
 from k31ctl.cli.fetch_peer_options import (
     ClientsOpt,
@@ -117,78 +114,38 @@ def fetch(
             where="--json with --events",
             remedy="leave one of them out",
         )
-    part = asked_part(
-        layers=layers,
-        experts=experts,
-        tensors=tensors,
-        rank=rank,
-        tp=tp,
-        pp=pp,
-        files_are_chosen=bool(include or exclude),
-    )
-    from k31ctl.catalog import Store, default_folders
-    from k31ctl.catalog.models import repository
+    from k31ctl.api.fetching import fetch_job
     from k31ctl.core.gates import parse_gate
-    from k31ctl.fetch.hub import DEFAULT_ENDPOINT
-    from k31ctl.fetch.hub_metadata import token_from_environment
-    from k31ctl.fetch.job import FetchRequest
-    from k31ctl.fetch.object_store import is_store_url
-    from k31ctl.fetch.peer_choice import Network, hub_for
-    from k31ctl.fetch.target import look_at_target, run_to_target
-    from k31ctl.fetch.throttle import Throttle
     from k31ctl.report.fetch import show_fetch, show_fetch_plan, show_retry
 
     gates = [parse_gate(text) for text in gate or ()]
-    network = Network(
-        endpoints=tuple(endpoint or (DEFAULT_ENDPOINT,)),
-        token=token_from_environment(),
-        stall_s=stall,
-        max_retries=retries,
+    job = fetch_job(
+        repo,
+        to,
         on_retry=show_retry,
-    )
-    hub = hub_for(network, peers=from_peer or (), is_offline=offline, folder=Path(to))
-    named = repository(Store(default_folders(profiles or ())), repo)
-    throttle = Throttle(limit_bytes_per_s=limit_rate, hours=between, stopped=hub.stopped)
-    if part is not None:
-        from k31ctl.fetch.part_plan import PartRequest
-        from k31ctl.fetch.partial import fetch_hub_part, look_at_part
-
-        require_hub_and_folder(from_peer, to)
-        wanted = PartRequest(
-            revision=revision,
-            folder=Path(to),
-            selection=part,
-            connections=connections,
-            rate_bytes_per_s=limit_rate,
-            wait=wait,
-            sync=sync,
-            accepted_by=accepted_by,
-        )
-        if dry_run:
-            show_fetch_plan(look_at_part(hub, named, wanted), as_json=as_json, gates=gates)
-            return
-        told = fetch_hub_part(hub, named, wanted, throttle, now=_now)
-        show_fetch(told, as_json=as_json, as_events=events, gates=gates)
-        return
-    request = FetchRequest(
-        repo=named,
         revision=revision,
-        folder=Path(to),
-        include=tuple(include or ()),
-        exclude=tuple(exclude or ()),
+        include=include or (),
+        exclude=exclude or (),
+        endpoint=endpoint or (),
         connections=connections,
-        rate_bytes_per_s=limit_rate,
+        limit_rate=limit_rate,
+        between=between,
+        stall=stall,
+        retries=retries,
+        accepted_by=accepted_by,
+        layers=layers,
+        experts=experts,
+        tensors=tensors or (),
+        rank=rank,
+        tp=tp,
+        pp=pp,
+        from_peer=from_peer or (),
+        offline=offline,
         wait=wait,
         sync=sync,
-        accepted_by=accepted_by,
-        store=to if is_store_url(to) else "",
+        profiles=profiles or (),
     )
     if dry_run:
-        show_fetch_plan(look_at_target(hub, request), as_json=as_json, gates=gates)
+        show_fetch_plan(job.look(), as_json=as_json, gates=gates)
         return
-    told = run_to_target(hub, request, throttle, now=_now)
-    show_fetch(told, as_json=as_json, as_events=events, gates=gates)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    show_fetch(job.events(), as_json=as_json, as_events=events, gates=gates)

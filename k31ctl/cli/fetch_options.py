@@ -1,11 +1,10 @@
 """Options of ``fetch``."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from k31ctl import units
-from k31ctl.cli.options import said
 from k31ctl.errors import UsageError
 
 _WHAT, _HOW = "What", "How"
@@ -21,12 +20,6 @@ def parse_rate(text: str) -> float:
     if found <= 0:
         raise UsageError("a rate of nothing moves nothing", where=text, remedy="write 125MB/s")
     return found
-
-
-def _hours(text: str) -> Any:
-    from k31ctl.fetch.throttle import parse_hours
-
-    return parse_hours(text)
 
 
 RepoArg = Annotated[
@@ -88,11 +81,10 @@ LimitRateOpt = Annotated[
     ),
 ]
 BetweenOpt = Annotated[
-    Any,
+    str | None,
     typer.Option(
         "--between",
         metavar="HOURS",
-        parser=said("--between", _hours),
         help="Such as 22:00-06:00.",
         rich_help_panel=_HOW,
     ),

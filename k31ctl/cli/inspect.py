@@ -33,19 +33,14 @@ def inspect(
     as_json: JsonOpt = False,
 ) -> None:
     """Read a checkpoint's headers and hold them against what its configuration implies."""
-    from k31ctl.catalog import Store, default_folders
+    from k31ctl.api import checkpoints
     from k31ctl.core.gates import parse_gate
-    from k31ctl.fetch.inspection import HUB_MARK, inspect_checkpoint
     from k31ctl.report.inspect import require_gates, show_inspection
 
     gates = [parse_gate(text) for text in gate or ()]
-    store = Store(default_folders(profiles or ()))
-    if checkpoint.startswith(HUB_MARK):
-        from k31ctl.fetch.remote_inspection import inspect_hub
-
-        found = inspect_hub(store, checkpoint, model_spec=model, endpoints=endpoint or ())
-    else:
-        found = inspect_checkpoint(store, checkpoint, model_spec=model)
+    found = checkpoints.inspect(
+        checkpoint, model=model, endpoint=endpoint or (), profiles=profiles or ()
+    )
     show_inspection(found, model_spec=model, gates=gates, as_json=as_json)
     found.require_proven()
     require_gates(found, gates)

@@ -26,9 +26,8 @@ def licence(
     as_json: JsonOpt = False,
 ) -> None:
     """Say what is known of a model's terms, with sources, and what is not known."""
-    from k31ctl.catalog import Store, default_folders
-    from k31ctl.fetch.licence_check import terms_of
+    from k31ctl.api import checkpoints
     from k31ctl.report.licence import show_terms
 
-    found = terms_of(Store(default_folders(profiles or ())), subject, model=model)
+    found = checkpoints.licence(subject, model=model, profiles=profiles or ())
     show_terms(found, subject=subject, as_json=as_json)

@@ -130,23 +130,22 @@ def lint(
 
     k31ctl lint --on 8x-h200 --nodes 2 -- vllm serve moonshotai/Kimi-K3 -tp 16
     """
-    from k31ctl.catalog import Store, default_folders
-    from k31ctl.cli.hardware import node_named
+    from k31ctl.api.given import store_of
+    from k31ctl.api.linting import lint_wish
     from k31ctl.core.gates import parse_gate
     from k31ctl.report.lint import require_no_errors, show_lint
-    from k31ctl.serve.lint import Asked
     from k31ctl.serve.lint_files import lint_files
 
-    store = Store(default_folders(profiles or ()))
+    store = store_of(profiles or ())
     gates = tuple(parse_gate(text) for text in gate or ())
-    asked = Asked(
+    asked = lint_wish(
+        store,
+        on=on,
         engine=engine,
-        hardware=on,
-        node=node_named(store, on) if on else None,
-        nodes=nodes or 0,
+        nodes=nodes,
         model=model,
         readback=readback,
-        ignore=tuple(ignore or ()),
+        ignore=ignore or (),
         only_launches=only_launches,
     )
     found = lint_files(store, files or (), asked)

@@ -97,6 +97,15 @@ MarkdownOpt = Annotated[
         "--markdown", metavar="FILE", help="Write the result as Markdown.", rich_help_panel="Output"
     ),
 ]
+JunitOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--junit",
+        metavar="FILE",
+        help="Write every condition as a test of JUnit XML.",
+        rich_help_panel="Output",
+    ),
+]
 
 ModelArg = Annotated[
     str,

@@ -3,11 +3,6 @@
 import shlex
 import sys
 
-from k31ctl.catalog.engines import load_draft, resolve_engine
-from k31ctl.catalog.models import load_model
-from k31ctl.catalog.prices import load_price_book
-from k31ctl.catalog.speed import load_speed
-from k31ctl.catalog.store import Store, default_folders
 from k31ctl.cli import cold_start_options as starting
 from k31ctl.cli import cost_options as money
 from k31ctl.cli import options as opt
@@ -15,19 +10,8 @@ from k31ctl.cli import plan_options as own
 from k31ctl.cli import search_options as seeking
 from k31ctl.cli import workload_options as load
 from k31ctl.cli.disaggregation_options import DisaggregateOpt
-from k31ctl.cli.further import further_answers
-from k31ctl.cli.hardware import node_named
-from k31ctl.core import plan as core
-from k31ctl.core.asked_deployment import asked_deployment
-from k31ctl.core.costing import NO_WISHES
-from k31ctl.core.gates import parse_gate
 from k31ctl.core.goal import Goal
 from k31ctl.core.kv_cache import StateDtype
-from k31ctl.core.layout_rules import AskedLayout
-from k31ctl.report.plan import Origin, show_plan
-
-_CONTEXTS = opt.Lengths((128 << 10,))
-_BATCHES = opt.Counts((1,))
 
 
 def plan(
@@ -112,17 +96,46 @@ def plan(
 
     k31ctl plan --json --gate fits==true --gate "capacity.max_requests>=2"
     """
-    store = Store(default_folders(profiles or ()))
-    asked = load.asked_workload(
+    from k31ctl.api.plan_request import PlanOptions
+    from k31ctl.core.gates import parse_gate
+
+    gates = tuple(parse_gate(text) for text in gate or ())
+    options = PlanOptions(
+        nodes=nodes,
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        ep=ep,
+        dcp=dcp,
+        context=context,
+        batch=batch,
+        max_model_len=max_model_len,
+        kv_dtype=kv_dtype,
+        index_dtype=index_dtype,
+        state_dtype=state_dtype,
+        kv_memory=kv_memory,
+        memory_fraction=memory_fraction,
+        state_ratio=state_ratio,
+        prefix_caching=prefix_caching,
+        draft_tokens=draft_tokens,
+        replay_ssm=replay_ssm,
+        state_slots=state_slots,
+        chunk_tokens=chunk_tokens,
+        text_only=text_only,
+        image=own.image_size(image),
+        lora=lora,
+        offload=offload,
+        resident_experts=resident_experts,
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
         cached_fraction=cached_fraction,
         concurrency=concurrency,
-        rate=rate,
-        batch=batch,
         accepted_tokens=accepted_tokens,
-    )
-    cost = money.cost_request(
+        rate=rate,
+        trace=trace,
+        slo=slo,
+        simulate=simulate,
+        seed=seed,
         price=price,
         provider=provider,
         term=term,
@@ -132,84 +145,47 @@ def plan(
         staff=staff,
         electricity=electricity,
     )
-    contexts, batches = context or load.contexts_of(asked) or _CONTEXTS, batch or _BATCHES
-    own.checked_cells(contexts, batches)
-    own.checked_ratio("--memory-fraction", memory_fraction, most=1)
-    own.checked_ratio("--state-ratio", state_ratio, most=1000)
-    own.checked_companions(kv_memory=kv_memory, offload=offload, resident_experts=resident_experts)
-    gates = tuple(parse_gate(text) for text in gate or ())
-    loaded = load_model(store, model)
-    searching = search or fleet is not None or systems is not None
-    request = core.PlanRequest(
-        contexts=tuple(contexts),
-        batches=tuple(batches),
-        layout=AskedLayout(nodes=nodes, tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp),
-        kv_dtype=kv_dtype,
-        index_dtype=index_dtype,
-        state_dtype=state_dtype,
-        kv_memory_bytes=kv_memory,
-        max_model_len=max_model_len,
-        prefix_caching=prefix_caching,
-        draft_tokens=draft_tokens,
-        replay_ssm=replay_ssm,
-        state_slots=state_slots,
-        chunk_tokens=chunk_tokens,
-        memory_fraction=memory_fraction,
-        state_ratio=state_ratio,
-        text_only=text_only,
-        image=own.image_size(image),
-        lora_rank=lora,
-        offload=offload,
-        resident_experts=resident_experts,
-        workload=asked,
-        cost=cost,
-        simulation=(
-            None
-            if searching
-            else load.simulation_request(asked, trace=trace, slo=slo, simulate=simulate, seed=seed)
-        ),
-    )
-    if searching:
-        from k31ctl.cli.search import search_and_show
+    command = shlex.join(("k31ctl", *sys.argv[1:]))
+    if search or fleet is not None or systems is not None:
+        from k31ctl.api.planning import search_with_prices
+        from k31ctl.report.search import show_search
 
-        search_and_show(
-            store,
-            loaded,
-            request,
+        found, prices = search_with_prices(
+            model,
             on=on,
             engine=engine,
-            draft=draft,
             systems=systems,
             engines=engines,
             max_nodes=max_nodes,
             goal=goal,
-            slo=slo,
             fleet=fleet,
-            concurrencies=tuple(batch or ((concurrency,) if concurrency else ())),
-            state_dtype=state_dtype,
+            draft=draft,
             calibration=calibration,
-            provider=provider,
-            gates=gates,
-            as_json=as_json,
-            csv=csv,
-            html=html,
-            command=shlex.join(("k31ctl", *sys.argv[1:])),
+            profiles=profiles or (),
+            **options,
+        )
+        show_search(
+            found, prices, gates=gates, as_json=as_json, csv=csv, html=html, command=command
         )
         return
-    node = node_named(store, on)
-    parts = core.Parts(
-        model=loaded,
-        node=node,
-        engine=resolve_engine(store, engine, loaded),
-        draft=load_draft(store, draft) if draft else None,
-        speed=load_speed(store, calibration),
-        prices=load_price_book(
-            store, about=(node.id, loaded.id, *([provider] if provider else ()))
-        ),
+    from k31ctl.api import planning
+    from k31ctl.api.further import further_answers
+    from k31ctl.api.given import store_of
+    from k31ctl.core.asked_deployment import asked_deployment
+    from k31ctl.core.costing import NO_WISHES
+    from k31ctl.report.plan import Origin, show_plan
+
+    planned = planning.plan(
+        model,
+        on=on,
+        engine=engine,
+        draft=draft,
+        calibration=calibration,
+        profiles=profiles or (),
+        **options,
     )
-    planned = core.plan(parts, request)
     beside = further_answers(
-        store,
+        store_of(profiles or ()),
         planned,
         cold_start=cold_start,
         link_rate=link_rate,
@@ -218,23 +194,24 @@ def plan(
         warm_caches=warm_caches,
         disaggregate=disaggregate,
     )
+    release = planned.parts.engine
     show_plan(
         planned,
         beside,
         gates=gates,
         as_json=as_json,
         breakdown=breakdown,
-        money=cost != NO_WISHES,
+        money=planned.request.cost != NO_WISHES,
         csv=csv,
         markdown=markdown,
         html=html,
         origin=Origin(
-            command=shlex.join(("k31ctl", *sys.argv[1:])),
+            command=command,
             asked=asked_deployment(
-                request,
+                planned.request,
                 model=model,
                 hardware=on,
-                engine=f"{parts.engine.engine}@{parts.engine.version}",
+                engine=f"{release.engine}@{release.version}",
                 draft=draft,
                 calibration=str(calibration) if calibration else None,
                 profiles=tuple(map(str, profiles or ())),

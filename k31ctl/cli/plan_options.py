@@ -9,8 +9,6 @@ from k31ctl.core.kv_cache import IndexFormat, KvFormat, StateDtype
 from k31ctl.core.offload import Tier
 from k31ctl.errors import UsageError
 
-MOST_CELLS = 10_000
-MOST_ENTRIES = 1_000
 _IMAGE = re.compile(r"([0-9]{1,6})x([0-9]{1,6})")
 
 EngineOpt = Annotated[
@@ -176,49 +174,3 @@ def image_size(text: str | None) -> tuple[int, int] | None:
             remedy="write width and height in pixels, such as 1920x1080",
         )
     return int(found[1]), int(found[2])
-
-
-def checked_cells(contexts: tuple[int, ...], batches: tuple[int, ...]) -> None:
-    """Refuse longer lists, and more cells, than a table is good for."""
-    for name, entries in (("--context", contexts), ("--batch", batches)):
-        if len(entries) > MOST_ENTRIES:
-            raise UsageError(
-                f"{len(entries)} entries are more than {MOST_ENTRIES}",
-                where=name,
-                remedy=f"give {name} a shorter list",
-            )
-    if len(contexts) * len(batches) > MOST_CELLS:
-        raise UsageError(
-            f"{len(contexts)} contexts at {len(batches)} batch sizes are more than "
-            f"{MOST_CELLS} cells",
-            where="--context, --batch",
-            remedy="ask for fewer of either",
-        )
-
-
-def checked_ratio(name: str, value: float | None, *, most: float) -> None:
-    """Refuse a number that is not positive and finite."""
-    if value is not None and not 0 < value <= most:
-        raise UsageError(
-            f"{value} is not between 0 and {most:g}",
-            where=name,
-            remedy=f"give {name} a number such as {min(0.9, most):g}",
-        )
-
-
-def checked_companions(
-    *, kv_memory: int | None, offload: Tier | None, resident_experts: int | None
-) -> None:
-    """Refuse a cache of no bytes, and a count of resident experts where none leave."""
-    if kv_memory == 0:
-        raise UsageError(
-            "a cache of 0 bytes holds nothing",
-            where="--kv-memory",
-            remedy="give it a size such as 42.23GiB, or leave it out",
-        )
-    if resident_experts is not None and offload is None:
-        raise UsageError(
-            f"{resident_experts} experts can only stay where the others leave",
-            where="--resident-experts",
-            remedy="add --offload host or --offload nvme",
-        )

@@ -1,8 +1,5 @@
 """``k31ctl serve``: from a plan to the files that start it, or the embedded engine itself."""
 
-import os
-from pathlib import Path
-
 import typer
 
 from k31ctl.cli import embedded_options as embedded
@@ -10,10 +7,7 @@ from k31ctl.cli import options as opt
 from k31ctl.cli import plan_options as planning
 from k31ctl.cli import serve_options as own
 from k31ctl.cli.disaggregation_options import DisaggregateOpt
-from k31ctl.cli.serve_wish import node_here, said_by_user, wish_of
 from k31ctl.serve.asked import Target
-
-_USUAL_TOKENS = 8192
 
 
 def serve(
@@ -76,15 +70,17 @@ def serve(
 
     k31ctl serve tiny-k31 --engine embedded --port 8000
     """
-    said = said_by_user(ctx)
+    said = own.said_by_user(ctx)
     if engine.partition("@")[0] == "embedded":
         embedded.refuse_others(said)
-        embedded.check_streamed(experts, experts_stored, experts_ready)
+        from k31ctl.api.launching import checked_name
+        from k31ctl.api.machine import check_streamed, checked_device
         from k31ctl.cli.serve_embedded import Endpoint, serve_embedded
         from k31ctl.core.embedded import Wish as EmbeddedWish
 
+        check_streamed(experts, experts_stored, experts_ready)
         own_wish = EmbeddedWish(
-            device=embedded.checked_device(device),
+            device=checked_device(device or ""),
             dtype=dtype or "",
             layers=embedded.as_range(layers),
             experts=experts or "",
@@ -98,35 +94,33 @@ def serve(
         endpoint = Endpoint(
             host=host,
             port=embedded.PORT if port is None else port,
-            served_name=own.checked_name("--served-name", served_name),
+            served_name=checked_name("--served-name", served_name),
             api_key=embedded.api_key(api_key_file),
         )
         serve_embedded(model, own_wish, endpoint, engine=engine, profiles=profiles, as_json=as_json)
         return
     embedded.refuse_own(said, port)
-    from k31ctl.catalog.store import Store, default_folders
+    from k31ctl.api import launching
+    from k31ctl.api.given import store_of
     from k31ctl.core.gates import parse_gate
-    from k31ctl.core.layout_rules import AskedLayout
-    from k31ctl.core.recipe import Role
     from k31ctl.report.serve import show_launch
     from k31ctl.report.serve_gates import gate_results, require_passed
-    from k31ctl.serve.asked import Asked
-    from k31ctl.serve.gather import gather
-    from k31ctl.serve.launch_files import launch_files, rollout
-    from k31ctl.serve.local_model import checkpoint_folder
-    from k31ctl.serve.own_findings import own_findings, refuse_errors
 
     gates = tuple(parse_gate(text) for text in gate or ())
-    store = Store(default_folders(profiles or ()))
-    own.check_alone(draft=draft, draft_tokens=draft_tokens, plan=plan, engine=engine)
-    wish = wish_of(
+    store = store_of(profiles or ())
+    wish = launching.wish_of(
         store,
         plan=plan,
         said=said,
         model=model,
         engine=engine,
         on=on,
-        layout=AskedLayout(nodes=nodes, tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp),
+        nodes=nodes,
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        ep=ep,
+        dcp=dcp,
         context=context,
         max_model_len=max_model_len,
         kv_dtype=kv_dtype,
@@ -134,89 +128,48 @@ def serve(
         draft_tokens=draft_tokens,
         text_only=text_only,
     )
-    model, engine, on, nodes = wish.model, wish.engine, wish.hardware, wish.layout.nodes
     own.check_exec(
         execute=execute,
         target=target,
-        nodes=nodes,
+        nodes=wish.layout.nodes,
         pools=disaggregate is not None,
         out=out,
         as_json=as_json,
     )
-    place = own.asked_place(head, hosts, interface)
-    folder = (
-        checkpoint_folder(store, model)
-        if model_path is None
-        else own.checked_name("--model-path", model_path)
-    )
-    _require_whole(folder)
-    asked = Asked(
-        role=Role.UNIFIED,
-        layout=wish.layout,
-        aim=goal,
-        target=target,
-        context_tokens=wish.context_tokens or _USUAL_TOKENS,
-        kv_dtype=wish.kv_dtype,
-        max_model_len=wish.max_model_len,
-        draft=wish.draft,
-        draft_tokens=wish.draft_tokens,
-        overlays=tuple(overlay or ()),
-        text_only=wish.text_only,
-        port=port,
-        served_name=own.checked_name("--served-name", served_name),
-        folder=folder,
-        image=own.checked_name("--image", image),
-        planned=wish.settings,
-        counted=wish.counted,
-        warnings=wish.warnings,
-    )
-    if engine.partition("@")[0] == "tensorrt-llm":
-        own.check_tensorrt(execute=execute, pools=disaggregate is not None)
-        from k31ctl.cli.serve_tensorrt import serve_tensorrt
-
-        serve_tensorrt(
-            store,
-            model=model,
-            engine=engine,
-            on=on,
-            asked=asked,
-            place=place,
-            out=out,
-            force=force,
-            as_json=as_json,
-            gates=gates,
-        )
-        return
-    gathered = gather(
+    place = launching.asked_place(head, hosts.split(",") if hosts else (), interface)
+    if wish.engine.partition("@")[0] == launching.TENSORRT:
+        launching.check_tensorrt(execute=execute, pools=disaggregate is not None)
+    made = launching.launch_of(
         store,
-        model=model,
-        engine=engine,
-        on=on,
-        draft=wish.draft,
+        wish,
+        target=target,
+        goal=goal,
+        pools=disaggregate,
+        overlay=overlay or (),
         image=image,
-        node=node_here(store, on),
+        model_path=model_path,
+        served_name=served_name,
+        port=port,
+        place=place,
+        force=force,
     )
-    made = rollout(gathered, asked, place, disaggregate)
-    files = launch_files(made, target)
-    findings = own_findings(store, gathered, files, made)
-    if not force:
-        refuse_errors(findings)
-    held = gate_results(gates, made, findings)
+    held = gate_results(gates, made.rollout, made.findings)
     if execute:
-        require_passed(held, title=made.title)
+        require_passed(held, title=made.rollout.title)
         from k31ctl.cli.run import run_here
 
-        run_here(made, files[0].text)
+        run_here(made.rollout, made.files[0].text)
         return
+    planned = made.rollout.servers[0].plan
     show_launch(
-        made,
-        files,
-        findings=findings,
+        made.rollout,
+        made.files,
+        findings=made.findings,
         inputs={
-            "model": gathered.model.id,
-            "engine": engine,
-            "on": gathered.node.id,
-            "nodes": nodes,
+            "model": planned.parts.model.id,
+            "engine": wish.engine,
+            "on": planned.parts.node.id,
+            "nodes": wish.layout.nodes,
             "as": target,
             "goal": goal,
         },
@@ -225,11 +178,3 @@ def serve(
         as_json=as_json,
         gates=held,
     )
-
-
-def _require_whole(model_path: str | None) -> None:
-    """Refuse a folder of this machine that holds a part of a checkpoint; others are not seen."""
-    from k31ctl.fetch.partial_marker import require_whole
-
-    if model_path and os.access(model_path, os.X_OK) and Path(model_path).is_dir():
-        require_whole(Path(model_path))

@@ -4,7 +4,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from k31ctl.cli.embedded_options import require_engine
+from k31ctl.api.machine import require_engine
 from k31ctl.core.embedded import Wish
 from k31ctl.values import frozen
 

@@ -8,7 +8,7 @@ import typer
 from k31ctl import units
 from k31ctl.cli.options import said
 from k31ctl.errors import UsageError
-from k31ctl.serve.asked import Aim, Place, Target
+from k31ctl.serve.asked import Aim, Target
 
 _LAUNCH = "Launch"
 _NODES = "Nodes"
@@ -136,33 +136,10 @@ InterfaceOpt = Annotated[
 ]
 
 
-def asked_place(head: str | None, hosts: str | None, interface: str | None) -> Place:
-    """Return what is known of the nodes; raises UsageError for what is no name."""
-    names = tuple(name.strip() for name in hosts.split(",")) if hosts else ()
-    if len(set(names)) != len(names):
-        raise UsageError(
-            f"{hosts!r} names a host twice",
-            where="--hosts",
-            remedy="name each node once, in the order of the nodes",
-        )
-    if names and not all(names):
-        raise UsageError(
-            f"{hosts!r} holds an empty name",
-            where="--hosts",
-            remedy="name the nodes with a comma between, such as node0,node1",
-        )
-    for where, text in (("--head", head), ("--interface", interface), ("--hosts", hosts)):
-        if text is not None and (not text.isprintable() or " " in text or text.startswith("-")):
-            raise UsageError(
-                f"{text[:60]!r} is not a name", where=where, remedy="use letters, digits, . : and -"
-            )
-    if head is not None and names and head != names[0]:
-        raise UsageError(
-            f"{head} is not the first of the hosts",
-            where="--head",
-            remedy="leave it out: the first of --hosts is the head",
-        )
-    return Place(head=head, hosts=names, interface=interface)
+def said_by_user(ctx: typer.Context) -> frozenset[str]:
+    """Return the names of the options that were written, whatever their values."""
+    given = ctx.params
+    return frozenset(n for n in given if (s := ctx.get_parameter_source(n)) and s.name != "DEFAULT")
 
 
 def check_exec(
@@ -175,42 +152,3 @@ def check_exec(
             where="--exec",
             remedy="use it with --as shell and one node, without --out, --json and --disaggregate",
         )
-
-
-def check_alone(
-    *, draft: str | None, draft_tokens: int | None, plan: Path | None, engine: str
-) -> None:
-    """Refuse options that say nothing by themselves."""
-    if draft_tokens is not None and draft is None and plan is None:
-        raise UsageError(
-            "there is no draft model whose tokens it could count",
-            where="--draft-tokens",
-            remedy="add --draft NAME; k31ctl profiles list drafts shows them",
-        )
-    if engine.endswith("@"):
-        raise UsageError(
-            f"{engine[:40]!r} names no version",
-            where="--engine",
-            remedy=f"write {engine[:40].rstrip('@')}, or a version after the @",
-        )
-
-
-def check_tensorrt(*, execute: bool, pools: bool) -> None:
-    """Refuse what is not written for TensorRT-LLM."""
-    if execute or pools:
-        raise UsageError(
-            "TensorRT-LLM is neither started here nor split into pools",
-            where="--exec, --disaggregate",
-            remedy="leave them out, or use another --engine",
-        )
-
-
-def checked_name(flag: str, text: str | None) -> str | None:
-    """Refuse text that an engine would read as a flag, or that is empty."""
-    if text is not None and (not text or text.startswith("-") or "\0" in text):
-        raise UsageError(
-            f"{text[:60]!r} reads as a flag" if text else "it is empty",
-            where=flag,
-            remedy="begin it with a letter, a digit or a slash",
-        )
-    return text

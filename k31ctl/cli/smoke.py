@@ -1,14 +1,12 @@
 """``k31ctl smoke``: does the model compute here as it should, step by step."""
 
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from k31ctl.cli import embedded_options as embedded
-from k31ctl.cli.doctor_options import known_ids
-from k31ctl.cli.options import JsonOpt, ProfilesOpt
+from k31ctl.cli.options import JsonOpt, JunitOpt, ProfilesOpt
 
 CheckpointArg = Annotated[
     Path | None,
@@ -43,10 +41,6 @@ TruthOpt = Annotated[
 RecordOpt = Annotated[
     Path | None, typer.Option("--record", metavar="FILE", help="Write such a record.")
 ]
-JunitOpt = Annotated[
-    Path | None,
-    typer.Option("--junit", metavar="FILE", help="Write JUnit's XML.", rich_help_panel="Output"),
-]
 
 
 def smoke(
@@ -79,41 +73,33 @@ def smoke(
 
     k31ctl smoke weights --layers 0-3 --device cuda --json
     """
-    embedded.check_streamed(experts, experts_stored, experts_ready)
-    embedded.require_engine()
-    from k31ctl.catalog.store import Store, default_folders
-    from k31ctl.core.ladder import RUNGS
+    from k31ctl.api.machine import smoke_run
     from k31ctl.report.smoke import require_green, show_smoke
-    from k31ctl.smoke.folder import smoke_folder
-    from k31ctl.smoke.task import Task, chosen_rungs, require_usable
-    from k31ctl.smoke.watch import climb
+    from k31ctl.report.targets import Targets
 
-    ids = [rung.id for rung in RUNGS]
-    rungs = chosen_rungs(only=known_ids("--only", only, ids), skip=known_ids("--skip", skip, ids))
-    store = Store(default_folders(profiles or ()))
-    with smoke_folder(store, folder, model=model) as (place, title):
-        task = Task(
-            folder=str(place),
-            device=embedded.checked_device(device),
-            dtype=dtype or "",
-            layers=layers,
-            experts=experts or "",
-            experts_stored_bytes=experts_stored,
-            experts_ready_bytes=experts_ready,
-            is_plain=plain,
-            hashes=hashes,
-            on=on,
-            truth=str(truth) if truth else None,
-            record=str(record) if record else None,
-            profiles=tuple(map(str, profiles or ())),
+    targets = Targets(junit=junit)
+    targets.require_one(as_json=as_json)
+    with smoke_run(
+        folder,
+        model=model,
+        on=on,
+        device=device or "",
+        dtype=dtype or "",
+        layers=layers,
+        experts=experts or "",
+        experts_stored=experts_stored,
+        experts_ready=experts_ready,
+        only=only or (),
+        skip=skip or (),
+        timeout=timeout,
+        truth=truth,
+        record=record,
+        hashes=hashes,
+        plain=plain,
+        keep_going=keep_going,
+        profiles=profiles or (),
+    ) as run:
+        done = show_smoke(
+            run.steps, title=run.title, inputs=run.inputs, as_json=as_json, targets=targets
         )
-        require_usable(store, task)
-        with closing(climb(task, rungs, keep_going=keep_going, timeout_s=timeout)) as steps:
-            done = show_smoke(
-                steps,
-                title=title,
-                inputs={**task.inputs(), "folder": str(folder) if folder else None},
-                as_json=as_json,
-                junit=junit,
-            )
-    require_green(done, title=title)
+    require_green(done, title=run.title)

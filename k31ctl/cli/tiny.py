@@ -25,9 +25,7 @@ def tiny(
     as_json: JsonOpt = False,
 ) -> None:
     """Write a tiny random checkpoint of the real architecture, with a tokenizer."""
-    from k31ctl.catalog import Store, default_folders
+    from k31ctl.api.checkpoints import write_tiny
     from k31ctl.report.tiny import show_tiny
-    from k31ctl.tiny.checkpoint import write_tiny
 
-    written = write_tiny(Store(default_folders(profiles or ())), folder, model=model, seed=seed)
-    show_tiny(written, as_json=as_json)
+    show_tiny(write_tiny(folder, model=model, seed=seed, profiles=profiles or ()), as_json=as_json)

@@ -44,19 +44,18 @@ def validate(
 
     k31ctl validate --fit my-speed.yaml
     """
-    from k31ctl.catalog import Store, default_folders
-    from k31ctl.catalog.measurements import load_trials, other_tables
-    from k31ctl.catalog.speed import load_speed
-    from k31ctl.core.fit import fitted
-    from k31ctl.core.validation import validation
+    from k31ctl.api import runs
     from k31ctl.report.validation import show_validation, write_parameters
 
-    store = Store(default_folders(profiles or ()))
-    speed = load_speed(store, calibration)
-    trials, skipped = load_trials(store, table, speed)
-    others = [t for name in other_tables(store, table) for t in load_trials(store, name, speed)[0]]
+    found = runs.validate(
+        table,
+        cross=cross,
+        fit=fit is not None,
+        calibration=calibration,
+        profiles=profiles or (),
+    )
     if fit is not None:
-        speed = fitted(speed, [t for t in (*trials, *others) if not t.measurement.left_out])
-        write_parameters(fit, speed)
-    found = validation(trials, others, speed, cross=cross)
-    show_validation(found, skipped, table=table, as_json=as_json, markdown=markdown)
+        write_parameters(fit, found.speed)
+    show_validation(
+        found.validation, found.skipped, table=table, as_json=as_json, markdown=markdown
+    )

@@ -50,34 +50,27 @@ def verify(
 
     k31ctl verify weights --repair
     """
-    from k31ctl.catalog import Store, default_folders
+    from k31ctl.api import checkpoints
     from k31ctl.core.gates import parse_gate
-    from k31ctl.fetch.findings import deepest_of
-    from k31ctl.fetch.verify import Wanted, repair_checkpoint, verify_checkpoint
     from k31ctl.report.verify import require_verified, show_verification
     from k31ctl.report.verify_progress import verify_progress
 
     gates = [parse_gate(text) for text in gate or ()]
-    wanted = Wanted(
-        deepest=deepest_of(sizes=sizes, deep=deep),
-        manifest=manifest,
-        model_spec=model,
-        num_jobs=jobs,
-        again=again,
-    )
-    store = Store(default_folders(profiles or ()))
     with verify_progress(silent=as_json) as watch:
-        if repair:
-            found = repair_checkpoint(
-                store,
-                folder,
-                wanted,
-                endpoints=endpoint or (),
-                connections=connections,
-                max_retries=retries,
-                watch=watch,
-            )
-        else:
-            found = verify_checkpoint(store, folder, wanted, watch=watch)
+        found = checkpoints.verify(
+            folder,
+            manifest=manifest,
+            model=model,
+            jobs=jobs,
+            sizes=sizes,
+            deep=deep,
+            again=again,
+            repair=repair,
+            endpoint=endpoint or (),
+            connections=connections,
+            retries=retries,
+            watch=watch,
+            profiles=profiles or (),
+        )
     show_verification(found, gates=gates, as_json=as_json)
     require_verified(found, gates)

@@ -3,13 +3,11 @@
 import difflib
 import math
 from collections.abc import Mapping
-from typing import TypeVar
 
 from k31ctl.errors import InputError
 
 MISSING = object()
 SHOWN_CHARACTERS = 60
-Choice = TypeVar("Choice", bound=str)
 
 
 class ConfigFields:
@@ -74,20 +72,6 @@ class ConfigFields:
             shown = "missing" if value is MISSING else f"{_shown(value)}, not text"
             raise self.fail(names[0], f"is {shown}")
         return value
-
-    def one_of(
-        self, choices: Mapping[str, Choice], *names: str, default: str | None = None
-    ) -> Choice:
-        """A string from a closed set; anything else is refused by name."""
-        value = self.text(*names, default=default)
-        if value not in choices:
-            known = ", ".join(sorted(choices))
-            raise self.fail(
-                names[0],
-                f"is {_shown(value)}, which is not modelled",
-                remedy=f"modelled are: {known}",
-            )
-        return choices[value]
 
     def child(self, name: str) -> "ConfigFields":
         """An obligatory object inside this one."""

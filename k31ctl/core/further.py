@@ -36,9 +36,6 @@ class Further:
     pools: Disaggregation | None
 
 
-NOTHING_FURTHER = Further(cold_start=None, pools=None)
-
-
 def further(plan: Plan, *, start: AskedStart | None, pools: AskedPools | None) -> Further:
     """Answer what was asked; raises UsageError where there is no speed to answer from."""
     found = plan.speed.performance

@@ -120,7 +120,6 @@ class Summary:
 
     ``total_tok_s`` counts prompts, cached tokens included, and outputs. ``busy_fraction`` is the
     share of time in steps, ``prefill_fraction`` the share of that in steps that carry prefill.
-    Little's law says that ``mean_in_system`` is ``arrival_rate_per_s`` times the mean of e2e.
     """
 
     num_requests: int
@@ -140,16 +139,6 @@ class Summary:
     prefill_fraction: float
     preemptions: int
     kv_peak_fraction: float
-
-    @property
-    def mean_in_system(self) -> float:
-        """Time average of requests that wait or run: L of Little's law."""
-        return self.mean_running + self.mean_waiting
-
-    @property
-    def arrival_rate_per_s(self) -> float:
-        """Requests that came and were served per second of the run: lambda of Little's law."""
-        return self.num_requests / self.duration_s
 
     def of(self, metric: str) -> Statistics | None:
         """Return the statistics of one of ``METRICS``."""

@@ -44,6 +44,14 @@ class AskedWorkload:
     accepted_tokens: float | None
 
 
+NO_LOAD = AskedWorkload(
+    prompt_tokens=None,
+    output_tokens=None,
+    cached_fraction=0.0,
+    concurrency=None,
+    rate_per_s=None,
+    accepted_tokens=None,
+)
 USUAL_OUTPUT_TOKENS = 1024
 
 

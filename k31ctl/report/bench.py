@@ -22,11 +22,11 @@ from k31ctl.report.bench_diff_text import diff_text
 from k31ctl.report.bench_markdown import bench_markdown
 from k31ctl.report.bench_progress import ProgressLines
 from k31ctl.report.bench_table import csv_text
-from k31ctl.report.bench_targets import Targets
 from k31ctl.report.bench_text import bench_text, warnings
 from k31ctl.report.envelope import envelope, plain
 from k31ctl.report.html_bench import bench_page
 from k31ctl.report.junit import junit_text
+from k31ctl.report.targets import Targets
 
 
 def show_bench(

@@ -21,9 +21,9 @@ from k31ctl.report.bench_diff_text import (
     shown,
     value,
 )
-from k31ctl.report.bench_targets import Targets
 from k31ctl.report.envelope import envelope, plain
 from k31ctl.report.junit import Case, junit_text
+from k31ctl.report.targets import Targets
 from k31ctl.units import percent
 
 

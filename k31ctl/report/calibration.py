@@ -15,6 +15,7 @@ from k31ctl.report.envelope import envelope, plain
 from k31ctl.report.files import STANDARD_OUTPUT, write_whole
 from k31ctl.report.lines import folded, printable
 from k31ctl.report.speed_text import number
+from k31ctl.report.targets import require_apart
 
 _FIGURES = 4
 _COVARIANCE_FIGURES = 8
@@ -31,10 +32,16 @@ def show_calibration(
     found: Calibrated, notes: Sequence[str], *, inputs: object, out: Path, as_json: bool
 ) -> None:
     """Write the file, then say what was learnt; a file sent to ``-`` takes the answer's place."""
+    require_apart(out, as_json=as_json)
     write_whole(out, calibration_yaml(found))
     if as_json:
         sys.stdout.write(
-            envelope("calibrate", inputs=inputs, result=_result(found, out), warnings=notes)
+            envelope(
+                "calibrate",
+                inputs=inputs,
+                result={"file": str(out)} | calibration_result(found),
+                warnings=notes,
+            )
         )
     elif out != STANDARD_OUTPUT:
         sys.stdout.write(_text(found, notes, out))
@@ -84,10 +91,10 @@ def _rounded(value: float, figures: int) -> float:
     return float(f"{value:.{figures}g}")
 
 
-def _result(found: Calibrated, out: Path) -> dict[str, Any]:
+def calibration_result(found: Calibrated) -> dict[str, Any]:
+    """The names and values that JSON sees, but for the file that was written."""
     calibration = found.calibration
     return {
-        "file": str(out),
         "calibration": calibration,
         "parameters": [
             {

@@ -3,7 +3,6 @@
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from k31ctl.bench.conformance.job import (
@@ -15,10 +14,11 @@ from k31ctl.bench.conformance.job import (
 from k31ctl.bench.conformance.verdicts import CheckResult, Verdict
 from k31ctl.core.gates import Gate, require_all, require_names
 from k31ctl.errors import RefusedError
-from k31ctl.report.conformance_junit import junit_text
+from k31ctl.report.conformance_cases import conformance_cases
 from k31ctl.report.conformance_text import conformance_text
 from k31ctl.report.envelope import envelope, plain
-from k31ctl.report.files import write_whole
+from k31ctl.report.junit import junit_text
+from k31ctl.report.targets import Targets
 from k31ctl.units import counted
 
 _EVERY_S: Final = 10.0
@@ -28,7 +28,7 @@ def show_conformance(
     events: Iterator[ConformanceEvent],
     *,
     request: ConformanceRequest,
-    junit: Path | None,
+    targets: Targets,
     gates: Sequence[Gate],
     as_json: bool,
 ) -> None:
@@ -37,11 +37,12 @@ def show_conformance(
     Raises GateError for the first condition that is not met, RefusedError where the contract is
     broken, and KeyboardInterrupt where it was stopped, each after the answer.
     """
+    targets.require_one(as_json=as_json)
     ended = _told(events, is_watched=sys.stderr.isatty() or not as_json)
     result = conformance_result(ended)
     require_names(gates, result)
-    if junit is not None:
-        write_whole(junit, junit_text(ended))
+    suite = f"conformance of {ended.server.model}, {ended.api}"
+    is_free = targets.write({"junit": lambda: junit_text(suite, conformance_cases(ended))})
     if as_json:
         sys.stdout.write(
             envelope(
@@ -52,7 +53,7 @@ def show_conformance(
                 warnings=[f"{r.id}: {r.detail}" for r in ended.results if _is_warning(r)],
             )
         )
-    elif junit != Path("-"):
+    elif is_free:
         sys.stdout.write(conformance_text(ended, _assumptions(ended)))
     if ended.is_interrupted:
         raise KeyboardInterrupt

@@ -10,11 +10,12 @@ from k31ctl.core.gates import Gate, require_all, require_names
 from k31ctl.core.host import Host
 from k31ctl.core.host_rule import listed
 from k31ctl.core.readiness import Check, Readiness, Status
-from k31ctl.errors import RefusedError, UsageError
+from k31ctl.errors import RefusedError
 from k31ctl.host.describe import Asked
 from k31ctl.report.envelope import envelope
 from k31ctl.report.files import STANDARD_OUTPUT, write_whole
 from k31ctl.report.lines import folded, printable
+from k31ctl.report.targets import require_apart
 from k31ctl.units import counted, show_bytes
 
 _TITLES: Final = {
@@ -35,12 +36,7 @@ def show_readiness(
 ) -> None:
     """Write the conclusion, every finding with its remedy, and what is fine; gates come first."""
     require_names(gates, readiness_result(found))
-    if as_json and markdown == STANDARD_OUTPUT:
-        raise UsageError(
-            "two answers cannot go to one place",
-            where="-",
-            remedy="give each of --json and --markdown its own file",
-        )
+    require_apart(markdown, as_json=as_json)
     if markdown is not None:
         write_whole(markdown, _markdown(found))
     if as_json:

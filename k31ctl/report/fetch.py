@@ -41,12 +41,12 @@ def show_fetch_plan(
     """Write what would be done to standard output; raises RefusedError where there is no room."""
     _check_names(gates, plan)
     if as_json:
-        sys.stdout.write(envelope("fetch", inputs=_inputs(plan), result=_planned(plan)))
+        sys.stdout.write(envelope("fetch", inputs=_inputs(plan), result=planned_result(plan)))
     else:
         sys.stdout.write(plan_text(plan))
     if plan.space is not None:
         require_room(plan.space)
-    _require(gates, _planned(plan) | _NOTHING_YET, where=str(plan.folder))
+    _require(gates, planned_result(plan) | _NOTHING_YET, where=str(plan.folder))
 
 
 def show_fetch(
@@ -79,7 +79,7 @@ def show_fetch(
         raise
     finally:
         lines.clear()
-    result = _planned(plan) | _result(finished)
+    result = planned_result(plan) | finished_result(finished)
     if as_json:
         sys.stdout.write(envelope("fetch", inputs=_inputs(plan), result=result))
     elif not as_events:
@@ -126,7 +126,7 @@ def _shown(
 
 def _check_names(gates: Sequence[Gate], plan: FetchPlan | PartPlan) -> None:
     """Raise UsageError for a condition on what the result does not have."""
-    require_names(gates, _planned(plan) | _NOTHING_YET)
+    require_names(gates, planned_result(plan) | _NOTHING_YET)
 
 
 def _require(gates: Sequence[Gate], result: dict[str, Any], *, where: str) -> None:
@@ -185,9 +185,9 @@ def event_line(event: Event) -> str:
     """Return an event as one line of JSON."""
     match event:
         case Planned():
-            fields: dict[str, Any] = _planned(event.plan) | {"inputs": _inputs(event.plan)}
+            fields: dict[str, Any] = planned_result(event.plan) | {"inputs": _inputs(event.plan)}
         case Finished():
-            fields = _result(event)
+            fields = finished_result(event)
         case _:
             fields = plain(event)
     return json.dumps({"event": type(event).__name__} | fields, sort_keys=True) + "\n"
@@ -220,7 +220,8 @@ def _inputs(plan: FetchPlan | PartPlan) -> dict[str, Any]:
     }
 
 
-def _planned(plan: FetchPlan | PartPlan) -> dict[str, Any]:
+def planned_result(plan: FetchPlan | PartPlan) -> dict[str, Any]:
+    """What would be done, under the names that JSON and gates see."""
     if isinstance(plan, PartPlan):
         return part_planned(plan)
     space = plan.space
@@ -259,7 +260,8 @@ def _planned(plan: FetchPlan | PartPlan) -> dict[str, Any]:
 _NOTHING_YET: Final[dict[str, Any]] = {"num_verified": 0, "num_retries": 0, "num_refetched": 0}
 
 
-def _result(finished: Finished) -> dict[str, Any]:
+def finished_result(finished: Finished) -> dict[str, Any]:
+    """What came of it, under the names that JSON and gates see."""
     return {
         "verified": finished.is_proven,
         "num_verified": finished.num_verified,

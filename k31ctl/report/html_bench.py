@@ -3,7 +3,6 @@
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import resources
 from typing import Any, Final
 
 from k31ctl.bench.planned import PlannedCurve
@@ -17,7 +16,8 @@ from k31ctl.report.html_bench_charts import (
     loads,
     timeline,
 )
-from k31ctl.report.html_elements import Head, Markup, el, join, missing, section, table
+from k31ctl.report.html_elements import Head, Markup, el, missing, section, table
+from k31ctl.report.html_page import masthead, page
 from k31ctl.report.html_read import Row, count, mapping, number, rows, text
 from k31ctl.report.html_words import NONE, figure
 
@@ -29,9 +29,6 @@ _PARTS: Final = (
     ("time", "Over time"),
     ("trust", "Trust"),
     ("reproduce", "Reproduce"),
-)
-_POLICY: Final = (
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 )
 _REPEATED: Final = (
     ("output_tok_s",), ("request_rate",), ("ttft_s", "p50"), ("ttft_s", "p99"), ("itl_s", "p99"),
@@ -47,24 +44,14 @@ def bench_page(document: Mapping[str, Any], planned: PlannedCurve | None) -> str
     """
     server = mapping(document.get("server"))
     title = f"{text(server.get('model'), 'A model')} measured at {text(server.get('url'), '?')}"
-    head = el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", name="generator", content=f"k31ctl {text(document.get('version'))}"),
-        el("title", title),
-        el("style", Markup(_asset("plan.css") + _asset("bench.css"))),
+    return page(
+        title=title,
+        version=text(document.get("version")),
+        styles=("plan.css", "bench.css"),
+        parts=_PARTS,
+        masthead=_masthead(document, title),
+        sections=_sections(document, planned),
     )
-    contents = (el("li", el("a", name, href=f"#{key}")) for key, name in _PARTS)
-    body = el(
-        "body",
-        el("a", "Skip to the result", href="#result", class_="skip"),
-        _masthead(document, title),
-        el("nav", el("ol", *contents), aria_label="Parts of this page"),
-        el("main", *_sections(document, planned)),
-    )
-    return f"<!DOCTYPE html>\n{el('html', head, body, lang='en')}\n"
 
 
 def _sections(document: Mapping[str, Any], planned: PlannedCurve | None) -> Iterator[Markup]:
@@ -97,13 +84,7 @@ def _masthead(document: Mapping[str, Any], title: str) -> Markup:
         text(server.get("version")),
         f"{len(loads(stages))} loads, {len(stages)} stages",
     )
-    return el(
-        "header",
-        el("p", "Load test", class_="kicker"),
-        el("h1", title),
-        el("p", el("span", words, class_=f"verdict {kind}"),
-           " ", join((part for part in about if part), " · "), class_="about"),
-    )  # fmt: skip
+    return masthead("Load test", title, words=words, kind=kind, about=about)
 
 
 def _result(stages: Sequence[Row]) -> Iterator[Markup]:
@@ -307,7 +288,3 @@ def _at(found: Any, *names: str) -> float | None:
 def _ms(found: Row, *names: str) -> str:
     value = _at(found, *names)
     return NONE if value is None else figure(value * _MS)
-
-
-def _asset(name: str) -> str:
-    return (resources.files("k31ctl.report") / "assets" / name).read_text(encoding="utf-8")

@@ -30,7 +30,7 @@ _KINDS: Final = {
 def show_terms(found: Terms, *, subject: str, as_json: bool) -> None:
     """Write what is known to standard output."""
     if as_json:
-        result = _result(found)
+        result = terms_result(found)
         sys.stdout.write(
             envelope("licence", inputs={"subject": subject}, result=result, warnings=(NO_ADVICE,))
         )
@@ -38,7 +38,8 @@ def show_terms(found: Terms, *, subject: str, as_json: bool) -> None:
     sys.stdout.write("".join(f"{printable(line)}\n" for line in _text(found)))
 
 
-def _result(found: Terms) -> dict[str, Any]:
+def terms_result(found: Terms) -> dict[str, Any]:
+    """The names and values that JSON sees."""
     licence, manifest = found.licence, found.manifest
     return {
         "repo": found.repo or None,

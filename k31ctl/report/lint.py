@@ -13,13 +13,14 @@ from k31ctl.core.rules import Finding, Severity
 from k31ctl.core.rules.open_values import known_or
 from k31ctl.errors import InputError, K31Error, RefusedError, UsageError
 from k31ctl.report.envelope import envelope
-from k31ctl.report.files import write_all
+from k31ctl.report.files import STANDARD_OUTPUT, write_all
 from k31ctl.report.lint_formats import (
     github_lines,
     gitlab_document,
     markdown_text,
     sarif_document,
 )
+from k31ctl.report.targets import require_apart
 from k31ctl.serve.lint import Asked
 from k31ctl.serve.lint_files import STANDARD_INPUT, LintedFile
 from k31ctl.serve.waive import Waived
@@ -39,6 +40,7 @@ def show_lint(
     gates: Sequence[Gate],
 ) -> None:
     """Write every finding in the form asked for; with ``fix`` write the changes first."""
+    require_apart(markdown, as_json=output != "text")
     result = lint_result(files)
     require_names(gates, result)
     written = _write_fixes(files) if fix else ()
@@ -54,6 +56,8 @@ def show_lint(
             text = "".join(f"{line}\n" for line in github_lines(files))
         case "gitlab":
             text = gitlab_document(files)
+        case _ if markdown == STANDARD_OUTPUT:
+            text = ""
         case _:
             text = "".join(f"{_printable(line)}\n" for line in _text(files, written))
     sys.stdout.write(without_secrets(text, secrets))

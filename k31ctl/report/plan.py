@@ -2,18 +2,19 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from k31ctl.core.asked_deployment import AskedDeployment
 from k31ctl.core.gates import Gate, evaluate
 from k31ctl.core.plan import Plan
-from k31ctl.errors import GateError, UsageError
+from k31ctl.errors import GateError
 from k31ctl.report.files import STANDARD_OUTPUT, write_all
 from k31ctl.report.plan_document import document, result
 from k31ctl.report.plan_table import as_csv, as_markdown
 from k31ctl.report.plan_text import as_text
+from k31ctl.report.targets import require_apart
 from k31ctl.values import frozen
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def show_plan(
 
     A file sent to ``-`` takes the place of the text.
     """
+    require_apart(csv, markdown, html, as_json=as_json)
     named = result(plan, beside)
     held = tuple(evaluate(gate, named) for gate in gates)
     texts: dict[Path, str] = {}
@@ -55,7 +57,6 @@ def show_plan(
     )
     for path, made in makers:
         if path is not None:
-            _refuse_second(path, texts, as_json=as_json)
             texts[path] = made()
     write_all(texts)
     if as_json:
@@ -69,16 +70,6 @@ def show_plan(
             shown,
             where=f"{plan.parts.model.id} on {plan.layout.nodes} x {plan.parts.node.id}",
             remedy="change the deployment, or the gate",
-        )
-
-
-def _refuse_second(path: Path, texts: Mapping[Path, str], *, as_json: bool) -> None:
-    """Refuse two answers in one place."""
-    if path in texts or (as_json and path == STANDARD_OUTPUT):
-        raise UsageError(
-            "two answers cannot go to one place",
-            where=str(path),
-            remedy="give each of --json, --csv, --markdown and --html its own file",
         )
 
 

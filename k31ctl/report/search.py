@@ -12,13 +12,14 @@ from k31ctl.core.goals import Recommendation
 from k31ctl.core.plan import Plan, plan
 from k31ctl.core.price_choice import PriceBook
 from k31ctl.core.searched import Searched
-from k31ctl.errors import GateError, UsageError
+from k31ctl.errors import GateError
 from k31ctl.report.envelope import envelope
 from k31ctl.report.files import STANDARD_OUTPUT, write_all
 from k31ctl.report.html import plan_page
 from k31ctl.report.plan_document import document
 from k31ctl.report.search_document import row, search_csv, search_result
 from k31ctl.report.search_text import NO_LEVELS, search_text
+from k31ctl.report.targets import require_apart
 
 
 def show_search(
@@ -35,7 +36,8 @@ def show_search(
 
     Gates read the first recommendation of the goal: its names are those of a candidate.
     """
-    result = _result(found)
+    require_apart(csv, html, as_json=as_json)
+    result = searched_result(found)
     held = tuple(evaluate(gate, _gated(result)) for gate in gates)
     result["gates"] = held
     texts: dict[Path, str] = {}
@@ -44,15 +46,8 @@ def show_search(
         (html, lambda: _page(found, prices, result, command)),
     )
     for path, made in makers:
-        if path is None:
-            continue
-        if path in texts or (as_json and path == STANDARD_OUTPUT):
-            raise UsageError(
-                "two answers cannot go to one place",
-                where=str(path),
-                remedy="give each of --json, --csv and --html its own file",
-            )
-        texts[path] = made()
+        if path is not None:
+            texts[path] = made()
     write_all(texts)
     if as_json:
         sys.stdout.write(_document(found, result))
@@ -76,7 +71,7 @@ def _first(found: Searched) -> Recommendation | None:
     return next((each for each in made if each is not None), None)
 
 
-def _result(found: Searched) -> dict[str, Any]:
+def searched_result(found: Searched) -> dict[str, Any]:
     """The result, with every load's candidates and Pareto front in two lists as well."""
     result = search_result(found)
     first = _first(found)

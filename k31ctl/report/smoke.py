@@ -2,15 +2,14 @@
 
 import sys
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, Final
-from xml.etree import ElementTree as ET
 
 from k31ctl.core.ladder import Measure, Status, Step, is_green
 from k31ctl.errors import RefusedError
 from k31ctl.report.envelope import envelope
-from k31ctl.report.files import write_whole
+from k31ctl.report.junit import Case, junit_text
 from k31ctl.report.lines import folded, printable
+from k31ctl.report.targets import Targets
 from k31ctl.units import counted
 
 _COLOURS: Final = {Status.PASS: "green", Status.FAIL: "red", Status.SKIP: "skipped"}
@@ -23,22 +22,22 @@ def show_smoke(
     title: str,
     inputs: Mapping[str, Any],
     as_json: bool,
-    junit: Path | None,
+    targets: Targets,
 ) -> tuple[Step, ...]:
     """Show each step as it ends, then what it comes to; returns them."""
-    if not as_json:
+    is_text = targets.is_free and not as_json
+    if is_text:
         _say([f"Smoke test of {title}, for numerics and not for speed.", ""])
     seen: list[Step] = []
     for step in steps:
         seen.append(step)
-        if not as_json:
+        if is_text:
             _say(_lines(step))
     done = tuple(seen)
-    if junit is not None:
-        write_whole(junit, junit_text(done, title=title))
+    targets.write({"junit": lambda: junit_text("k31ctl smoke", smoke_cases(done, title=title))})
     if as_json:
         sys.stdout.write(envelope("smoke", inputs=inputs, result=smoke_result(done)))
-    else:
+    elif is_text:
         _say(["", *folded(_end(done), indent="")])
     return done
 
@@ -70,45 +69,24 @@ def smoke_result(steps: tuple[Step, ...]) -> dict[str, Any]:
     }
 
 
-def junit_text(steps: tuple[Step, ...], *, title: str) -> str:
-    """The XML that CI systems read: a case for each step."""
-    statuses = [step.status for step in steps]
-    suite = ET.Element(
-        "testsuite",
-        name="k31ctl smoke",
-        tests=str(len(steps)),
-        failures=str(statuses.count(Status.FAIL)),
-        skipped=str(statuses.count(Status.SKIP)),
-        errors="0",
-        time=f"{sum(step.seconds for step in steps):.3f}",
-    )
-    for step in steps:
-        case = ET.SubElement(
-            suite,
-            "testcase",
-            classname=f"smoke.{_xml(title)}",
+def smoke_cases(steps: tuple[Step, ...], *, title: str) -> list[Case]:
+    """Return a case for each step."""
+    return [
+        Case(
+            group=f"smoke.{title}",
             name=step.id,
-            time=f"{step.seconds:.3f}",
+            seconds=step.seconds,
+            failure=step.detail if step.status is Status.FAIL else None,
+            skipped=step.detail if step.status is Status.SKIP else None,
+            detail=_body(step),
+            kind="k31ctl.smoke",
         )
-        if step.status is Status.FAIL:
-            ET.SubElement(case, "failure", message=_xml(step.detail)).text = _xml(_body(step))
-        elif step.status is Status.SKIP:
-            ET.SubElement(case, "skipped", message=_xml(step.detail))
-        else:
-            ET.SubElement(case, "system-out").text = _xml(_body(step))
-    ET.indent(suite)
-    return (
-        '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
-    )
+        for step in steps
+    ]
 
 
 def _body(step: Step) -> str:
     return "\n".join((step.detail, *map(_measure_text, step.measures), *step.notes))
-
-
-def _xml(text: str) -> str:
-    """Text without the control codes that XML has no place for."""
-    return "".join(mark if mark.isprintable() or mark == "\n" else "?" for mark in text)
 
 
 def _lines(step: Step) -> list[str]:

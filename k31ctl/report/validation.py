@@ -22,6 +22,7 @@ from k31ctl.errors import GateError
 from k31ctl.report.envelope import envelope
 from k31ctl.report.files import STANDARD_OUTPUT, write_whole
 from k31ctl.report.speed_text import number
+from k31ctl.report.targets import require_apart
 
 FIGURES = 4
 
@@ -35,6 +36,7 @@ def show_validation(
     markdown: Path | None,
 ) -> None:
     """Show every comparison; raises GateError where a target is missed."""
+    require_apart(markdown, as_json=as_json)
     if markdown is not None:
         write_whole(markdown, as_markdown(found, skipped))
     if as_json:
@@ -42,7 +44,7 @@ def show_validation(
             envelope(
                 "validate",
                 inputs={"table": table},
-                result=_result(found, skipped),
+                result=validation_result(found, skipped),
                 warnings=found.missed,
             )
         )
@@ -120,7 +122,8 @@ def _score_line(name: str, score: Score) -> str:
     )
 
 
-def _result(found: Validation, skipped: Sequence[Skipped]) -> dict[str, object]:
+def validation_result(found: Validation, skipped: Sequence[Skipped]) -> dict[str, object]:
+    """The names and values that JSON sees."""
     return {
         "comparisons": [
             {

@@ -3,6 +3,7 @@
 from typing import Final
 
 from k31ctl.core.kv_cache import KvFormat
+from k31ctl.core.rules.context import BLACKWELL
 from k31ctl.serve.gather import Gathered
 from k31ctl.serve.ledger import Ledger
 from k31ctl.serve.reasons import flag_reason
@@ -14,7 +15,6 @@ _PARSERS: Final = {
     "KimiK25ForConditionalGeneration": "kimi_k2",
 }
 _KIMI_K2: Final = "kimi-k2"
-_BLACKWELL: Final = ("sm_100", "sm_103")
 _ATTENTION: Final = "--attention-config"
 _BACKEND: Final = "--attention-backend"
 _KV: Final = "--kv-cache-dtype"
@@ -103,7 +103,7 @@ def _query_type(ledger: Ledger, gathered: Gathered, *, fp8: bool) -> None:
 def overlay_names(engine: str, gpu: str, *, dcp: int, text_only: bool) -> tuple[str, ...]:
     """The published additions that a layout or an option calls for."""
     found = []
-    if engine == "vllm" and dcp > 1 and gpu in _BLACKWELL:
+    if engine == "vllm" and dcp > 1 and gpu in BLACKWELL:
         found.append("vllm-overlay-dcp8")
     if engine == "vllm" and text_only:
         found.append("vllm-overlay-text-only")

@@ -7,9 +7,9 @@ from k31ctl.core.costing import NO_WISHES
 from k31ctl.core.kv_cache import IndexFormat, KvFormat, StateDtype
 from k31ctl.core.layout_rules import AskedLayout
 from k31ctl.core.request import PlanRequest
-from k31ctl.core.workload import AskedWorkload
+from k31ctl.core.rules.context import FRACTION_FLAGS
+from k31ctl.core.workload import NO_LOAD
 
-FRACTION_FLAGS: Final = ("--gpu-memory-utilization", "--mem-fraction-static")
 CHUNK_FLAGS: Final = ("--max-num-batched-tokens", "--chunked-prefill-size")
 LENGTH_FLAGS: Final = ("--max-model-len", "--context-length")
 _STATE_FLAGS: Final = ("--mamba-ssm-dtype", "--mamba-ssm-cache-dtype")
@@ -28,14 +28,6 @@ _KV_FORMATS: Final = {
     "bfloat16": KvFormat.BF16,
     "bf16": KvFormat.BF16,
 }
-_NO_LOAD: Final = AskedWorkload(
-    prompt_tokens=None,
-    output_tokens=None,
-    cached_fraction=0.0,
-    concurrency=None,
-    rate_per_s=None,
-    accepted_tokens=None,
-)
 
 
 def first_number(flags: Mapping[str, object], names: tuple[str, ...]) -> float | None:
@@ -81,7 +73,7 @@ def plan_request(
         lora_rank=None,
         offload=None,
         resident_experts=None,
-        workload=_NO_LOAD,
+        workload=NO_LOAD,
         cost=NO_WISHES,
         simulation=None,
     )

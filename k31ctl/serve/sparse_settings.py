@@ -8,6 +8,7 @@ from typing import Final
 
 from k31ctl.core.engine import for_gpu
 from k31ctl.core.kv_cache import IndexFormat, KvFormat
+from k31ctl.core.rules.context import BLACKWELL
 from k31ctl.serve.gather import Gathered
 from k31ctl.serve.ledger import Ledger
 from k31ctl.serve.rollout import Standing
@@ -27,7 +28,6 @@ _VLLM_ROWS: Final = (
 )
 _VLLM_ROCM: Final = "vLLM 0.33.0 v1/attention/backends/mla/rocm_aiter_mla_sparse.py"
 _SGLANG: Final = "SGLang 0.5.23 srt/arg_groups/overrides.py, as for DeepSeek-V3.2"
-_BLACKWELL: Final = ("sm_100", "sm_103")
 
 
 def sparse_settings(
@@ -83,7 +83,7 @@ def _sglang(ledger: Ledger, gathered: Gathered) -> None:
     if _KV not in ledger.flags:
         reason = "fp8 rows, which these kernels read; bf16 takes twice the room"
         _put(ledger, _KV, "fp8_e4m3", reason, _SGLANG)
-    blackwell = gpu.architecture in _BLACKWELL
+    blackwell = gpu.architecture in BLACKWELL
     if ledger.values[_KV] != "fp8_e4m3":
         decode = "trtllm" if blackwell else "fa3"
         _backends(ledger, "flashmla_sparse", decode, "the sparse kernel for bf16 rows")

@@ -148,7 +148,7 @@ def test_the_document_of_a_run_is_a_baseline_as_well(tmp_path: Path) -> None:
         (("http://host", "--baseline", "/nowhere"), 3, "cannot be read"),
         (("diff", "a", "b", "--max-regression", "x"), 2, "is not a share"),
         (("http://host", "--gate", "ttft_s.p98<=1"), 2, "not a number of a measurement"),
-        (("http://host", "--markdown", "-", "--json"), 2, "cannot both be standard output"),
+        (("http://host", "--markdown", "-", "--json"), 2, "cannot go to one place"),
     ],
 )
 def test_mistakes_are_told_in_three_lines(

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from k31ctl.catalog import Kind, Store, default_folders, load_node
+from k31ctl.catalog.engines import load_engine
 from k31ctl.errors import ProfileError
 
 
@@ -73,3 +74,11 @@ def test_a_folder_without_profiles_is_refused_rather_than_ignored(tmp_path: Path
     with pytest.raises(ProfileError) as caught:
         default_folders([tmp_path / "missing"])
     assert caught.value.where == str(tmp_path / "missing")
+
+
+def test_a_store_decodes_a_profile_once_and_another_store_anew() -> None:
+    store, other = Store(default_folders()), Store(default_folders())
+    found = load_engine(store, "vllm-0.33.0")
+    assert load_engine(store, "vllm-0.33.0") is found
+    assert load_engine(other, "vllm-0.33.0") is not found
+    assert (load_engine(other, "vllm-0.33.0"), other, hash(other)) == (found, store, hash(store))

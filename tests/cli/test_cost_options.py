@@ -6,6 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from k31ctl.api.plan_request import cost_request
 from k31ctl.cli import cost_options as opt
 from k31ctl.core.costing import CostRequest
 from k31ctl.core.prices import Term
@@ -27,7 +28,7 @@ def ask(
     electricity: opt.ElectricityOpt = None,
 ) -> None:
     FOUND.append(
-        opt.cost_request(
+        cost_request(
             price=price,
             provider=provider,
             term=term,

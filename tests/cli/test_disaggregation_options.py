@@ -1,7 +1,6 @@
 import pytest
 
-from k31ctl.cli.disaggregation_options import asked_pools
-from k31ctl.core.asked_pools import AskedPool, AskedPools
+from k31ctl.core.asked_pools import AskedPool, AskedPools, asked_pools
 from k31ctl.errors import UsageError
 
 TP8 = AskedPool(instances=1, tp=8, pp=None, dp=None, ep=None, dcp=None)

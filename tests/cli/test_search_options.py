@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from k31ctl.cli.search_options import CONCURRENCIES, names_in, node_counts, search_space
+from k31ctl.api.search_space import CONCURRENCIES, names_in, node_counts, search_space
 from k31ctl.core.kv_cache import KvFormat, StateDtype
 from k31ctl.core.request import PlanRequest
 from k31ctl.core.search_space import SearchSpace

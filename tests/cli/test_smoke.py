@@ -61,7 +61,7 @@ def test_a_red_step_is_exit_code_4_in_text_document_and_junit(k31ctl: Run, tmp_p
     assert "1 step green, 1 step red, 6 steps skipped" in done.stdout
     assert done.stderr.startswith("error: files failed: tokenizer_config.json")
     assert "--keep-going" in done.stderr
-    suite = ET.parse(junit).getroot()
+    (suite,) = ET.parse(junit).getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("8", "1", "6")
     assert [case.get("name") for case in suite if case.find("failure") is not None] == ["files"]
 

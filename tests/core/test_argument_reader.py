@@ -1,5 +1,6 @@
 """Our reader of arguments against Python's argparse, on the flags of the real engines."""
 
+import argparse
 from typing import Any
 
 import pytest
@@ -106,10 +107,13 @@ def test_every_beginning_of_every_flag_means_what_argparse_makes_of_it(engine: s
         assert match is not None
         try:
             found = parser._parse_optional(beginning)
-        except Refused:
+        except (Refused, argparse.ArgumentError):  # by release of Python
             assert match.candidates
             continue
         assert found is not None
+        if isinstance(found, list) and len(found) > 1:  # and later ones return all
+            assert match.candidates
+            continue
         action = found[0] if isinstance(found, tuple) else found[0][0]
         assert (match.flag is None) == (action is None)
         if match.flag is not None and action is not None:

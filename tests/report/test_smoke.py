@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from k31ctl.core.ladder import Measure, Status, Step
 from k31ctl.errors import RefusedError
-from k31ctl.report.smoke import junit_text, require_green, show_smoke
+from k31ctl.report.junit import junit_text
+from k31ctl.report.smoke import require_green, show_smoke, smoke_cases
+from k31ctl.report.targets import Targets
 
 GOOD = Step(
     id="blocks",
@@ -36,7 +38,7 @@ LEFT = Step(id="all", name="all", status=Status.SKIP, seconds=0.0, detail="not r
 def test_a_failed_step_shows_every_number_and_marks_the_wrong_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show_smoke([GOOD, BAD, LEFT], title="tiny", inputs={}, as_json=False, junit=None)
+    show_smoke([GOOD, BAD, LEFT], title="tiny", inputs={}, as_json=False, targets=Targets())
     lines = capsys.readouterr().out.splitlines()
     assert "          case 7                                   0.7  (at most 1)" in lines
     assert "          and 2 more, further from their bounds" in lines
@@ -61,7 +63,7 @@ def test_junit_can_be_read_whatever_a_step_says(detail: str, note: str) -> None:
     said = Step(
         id="files", name="files", status=Status.FAIL, seconds=2.0, detail=detail, notes=(note,)
     )
-    suite = ET.fromstring(junit_text((GOOD, said, LEFT), title=detail))
+    (suite,) = ET.fromstring(junit_text("smoke", smoke_cases((GOOD, said, LEFT), title=detail)))
     assert [case.get("name") for case in suite] == ["blocks", "files", "all"]
     assert [len(case) for case in suite] == [1, 1, 1]
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")

@@ -19,6 +19,7 @@ from k31ctl.values import frozen
 K3 = "KimiK3ForConditionalGeneration"
 K31 = "KimiK31ForConditionalGeneration"
 BLACKWELL = ("sm_100", "sm_103")
+FRACTION_FLAGS = ("--gpu-memory-utilization", "--mem-fraction-static")
 # The flags of the sizes whose product is the ranks; those of tensor parallelism first.
 SIZE_FLAGS = (
     "--tensor-parallel-size",

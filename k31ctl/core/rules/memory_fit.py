@@ -10,25 +10,16 @@ from k31ctl.core.kv_cache import KvFormat, StateDtype
 from k31ctl.core.layout_rules import AskedLayout
 from k31ctl.core.memory import StageMemory
 from k31ctl.core.request import Parts, PlanRequest
-from k31ctl.core.rules.context import LaunchContext
+from k31ctl.core.rules.context import FRACTION_FLAGS, LaunchContext
 from k31ctl.core.rules.open_values import known_or
 from k31ctl.core.tallies import once_per_object
-from k31ctl.core.workload import AskedWorkload
+from k31ctl.core.workload import NO_LOAD
 from k31ctl.errors import K31Error
 from k31ctl.values import frozen
 
 _SURE: Final = 0.97  # kernels pad some experts, by how much is derived
 _SURE_UNDER_DATA_PARALLEL: Final = 0.8
 _FP8: Final = ("fp8", "fp8_e4m3", "fp8_e5m2", "mxfp8")
-_NO_LOAD: Final = AskedWorkload(
-    prompt_tokens=None,
-    output_tokens=None,
-    cached_fraction=0.0,
-    concurrency=None,
-    rate_per_s=None,
-    accepted_tokens=None,
-)
-_FRACTIONS: Final = ("--gpu-memory-utilization", "--mem-fraction-static")
 _OVERRIDES: Final = ("--hf-overrides", "--json-model-override-args")
 _SIZES: Final = (
     "num_hidden_layers",
@@ -189,7 +180,7 @@ def _request(context: LaunchContext, parts: Parts, length: int) -> PlanRequest:
         lora_rank=None,
         offload=None,
         resident_experts=None,
-        workload=_NO_LOAD,
+        workload=NO_LOAD,
         cost=NO_WISHES,
         simulation=None,
     )
@@ -245,7 +236,7 @@ def _first_number(context: LaunchContext, *flags: str) -> float:
 
 
 def _fraction(context: LaunchContext) -> float | None:
-    if any(map(context.is_open, _FRACTIONS)):
+    if any(map(context.is_open, FRACTION_FLAGS)):
         return 1.0
-    given = _first_number(context, *_FRACTIONS)
+    given = _first_number(context, *FRACTION_FLAGS)
     return given if 0 < given <= 1 else None

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from k31ctl.core.finding import Severity
-from k31ctl.core.rules.context import SIZE_FLAGS, FileKind, LaunchContext
+from k31ctl.core.rules.context import FRACTION_FLAGS, SIZE_FLAGS, FileKind, LaunchContext
 from k31ctl.core.rules.memory_fit import Fit, fit, weights_bytes
 from k31ctl.core.rules.rule import NOTHING, Hit, Rule, hit
 from k31ctl.errors import RefusedError
@@ -19,7 +19,6 @@ _LAYOUT: Final = (
     "--expert-parallel-size",
     "--ep-size",
 )
-_FRACTIONS: Final = ("--gpu-memory-utilization", "--mem-fraction-static")
 _OWN_RULES: Final = (
     "layout-heads",
     "layout-world",
@@ -99,7 +98,7 @@ def _out_of_range(context: LaunchContext) -> Iterable[Hit]:
     for flag in SIZE_FLAGS:
         if context.has(flag) and not context.is_open(flag) and context.number(flag, 1) < 1:
             return hit(context, f"{flag} {context.value(flag)} is below 1", flag)
-    for flag in _FRACTIONS:
+    for flag in FRACTION_FLAGS:
         if context.is_open(flag) or not context.has(flag):
             continue
         if not 0 < context.number(flag, 1) <= 1:

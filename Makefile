@@ -20,8 +20,9 @@ plan: $(BASE)
 demo: $(LOOP)
 	@$(BIN)/python -m demo $(if $(KEEP),--keep "$(KEEP)")
 
+# Half of a test is waiting for a process or a server: two workers for each of two cores.
 test: lint
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 4 --dist loadfile
 
 lint: $(DEV)
 	$(BIN)/ruff check $(CHECKED)

@@ -171,15 +171,22 @@ def test_a_step_that_hangs_is_ended_and_the_next_one_runs(copy: Path) -> None:
     assert "hangs: no answer within 45 s" in steps[0].detail
 
 
+def runs_steps(process: psutil.Process) -> bool:
+    try:
+        return "k31ctl.smoke.worker" in process.cmdline()
+    except psutil.NoSuchProcess:
+        return False
+
+
 def test_a_process_that_dies_is_a_result(copy: Path) -> None:
     (copy / "tiktoken.model").unlink()
     os.mkfifo(copy / "tiktoken.model")
 
     def kill() -> None:
         pause = threading.Event()
-        while not (children := psutil.Process().children()):
+        while not (steps := [child for child in psutil.Process().children() if runs_steps(child)]):
             pause.wait(0.05)
-        os.kill(children[0].pid, signal.SIGKILL)
+        steps[0].kill()
 
     thread = threading.Thread(target=kill)
     thread.start()

@@ -1,14 +1,17 @@
 """Pipelines as they run: what is good passes, what is bad fails, and the reports are written."""
 
 import json
+import re
+import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
+from zipfile import ZipFile
 
 import pytest
 from jsonschema import Draft4Validator
@@ -192,3 +195,25 @@ def failed(junit: str) -> list[str | None]:
         for case in ET.fromstring(junit).iter("testcase")
         if case.find("failure") is not None
     ]
+
+
+def test_jenkins_installs_into_the_environment_that_its_steps_use(tmp_path: Path) -> None:
+    wheel = tmp_path / "k31ctl-0-py3-none-any.whl"
+    with ZipFile(wheel, "w") as archive:
+        archive.writestr("pretended.py", "def main():\n    print('installed')\n")
+        about = "k31ctl-0.dist-info"
+        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: k31ctl\nVersion: 0\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr(
+            f"{about}/entry_points.txt", "[console_scripts]\nk31ctl = pretended:main\n"
+        )
+        archive.writestr(f"{about}/RECORD", "")
+    (install, *steps), (install_by_night, *steps_by_night) = CHANGE["jenkins"], NIGHT["jenkins"]
+    assert install.script.splitlines()[-3:] == install_by_night.script.splitlines()[-3:]
+    bare = replace(install, program=None)
+    done = bare.run(tmp_path, runner={}, settings={"K31CTL": str(wheel)})
+    assert done.returncode == 0, done.stderr
+    scripts = "".join(step.script for step in (*steps, *steps_by_night))
+    assert set(re.findall(r"\S*k31ctl(?= \w)", scripts)) == {".venv/bin/k31ctl"}
+    said = subprocess.run([tmp_path / ".venv/bin/k31ctl"], capture_output=True, check=True)
+    assert said.stdout == b"installed\n"

@@ -35,7 +35,10 @@ LAUNCH = """#!/usr/bin/env bash
 exec vllm serve moonshotai/Kimi-K3 -tp 8 --trust-remote-code \\
   --enable-auto-tool-choice --tool-call-parser kimi_k3 --reasoning-parser kimi_k3
 """
-PLAN = "# What was promised.\nkimi-k3\n--on=8x-b300\n--gate=fits==true\n"
+# As an editor on another system leaves it.
+PLAN = (
+    "# What was promised.\r\n\r\n  kimi-k3\r\n  # Where.\r\n--on=8x-b300 \r\n--gate=fits==true\r\n"
+)
 LOAD = "--concurrency 2 --requests 2 --repeat 2 --warmup 0 --prompt-tokens 9 --output-tokens 2"
 CHECKS = "--check answer-shape --check usage"
 
@@ -136,6 +139,22 @@ def test_a_wrong_launch_is_4_and_its_finding_is_reported(changes: tuple[Ran, Ran
         (place,) = log["runs"][0]["results"][0]["locations"]
         found = place["physicalLocation"]["artifactLocation"]["uri"]
         assert found == "deploy/kimi%20k3/launch.sh"
+
+
+@pytest.mark.parametrize("system", CHANGE)
+def test_a_change_with_nothing_to_plan_or_lint_is_3_and_is_told(
+    tmp_path: Path, system: str
+) -> None:
+    none = ran(CHANGE[system], tmp_path)
+    assert none.codes == {"plan": 3, "lint": 3}, none.told
+    assert "error: nothing to plan, there is no deploy/*/plan.args" in none.told
+    assert not [name for name, text in none.reports.items() if not text]
+    (tmp_path / "deploy" / "k3").mkdir(parents=True)
+    (tmp_path / "deploy" / "k3" / "plan.args").write_text("# Nothing yet.\n\n")
+    empty = ran([step for step in CHANGE[system] if step.job == "plan"], tmp_path)
+    assert empty.codes == {"plan": 3}, empty.told
+    assert empty.told == "error: nothing to plan, deploy/k3/plan.args has no argument\n"
+    assert "**Refused: exit code 3**" in empty.reports["plan-k3.md"]
 
 
 def nights(system: str, folder: Path) -> tuple[Ran, Ran]:

@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,46 @@ def test_a_file_meets_the_schema_of_its_system(schema: str, path: Path) -> None:
     Draft7Validator(document).validate(loaded(path))
 
 
+def holds(condition: str, variables: dict[str, str]) -> bool:
+    """Whether a condition of GitLab holds, of those that our file has: no brackets, only ==."""
+
+    def value(word: str) -> str:
+        return variables.get(word[1:], "") if word.startswith("$") else word.strip('"')
+
+    def equal(comparison: str) -> bool:
+        left, right = comparison.split(" == ")
+        return value(left) == value(right)
+
+    return any(all(map(equal, part.split(" && "))) for part in condition.split(" || "))
+
+
+@pytest.mark.parametrize(
+    ("source", "is_nightly", "expected"),
+    [
+        ("merge_request_event", "false", ["plan", "lint"]),
+        ("push", "false", ["lint"]),
+        ("schedule", "false", []),
+        ("schedule", "true", ["endpoint"]),
+        ("web", "false", []),
+        ("web", "true", ["endpoint"]),
+    ],
+)
+def test_gitlab_runs_the_jobs_of_an_event_on_the_main_branch(
+    source: str, is_nightly: str, expected: list[str]
+) -> None:
+    document = loaded(FOLDER / "gitlab-ci.yml")
+    variables = {"CI_PIPELINE_SOURCE": source, "K31CTL_NIGHTLY": is_nightly}
+    if source != "merge_request_event":
+        variables |= {"CI_COMMIT_BRANCH": "main"}
+    variables |= {"CI_DEFAULT_BRANCH": "main"}
+    first = {
+        name: next((rule for rule in document[name]["rules"] if holds(rule["if"], variables)), {})
+        for name in ("plan", "lint", "endpoint")
+    }
+    assert [name for name, rule in first.items() if rule and "when" not in rule] == expected
+    assert document["endpoint"]["needs"] == []
+
+
 @pytest.mark.parametrize("name", JENKINSFILES)
 def test_a_jenkinsfile_is_groovy_with_one_pipeline(name: str) -> None:
     tree = groovy_tree(name)
@@ -122,7 +163,7 @@ def test_jobs_have_a_time_limit_and_no_right_that_they_do_not_need() -> None:
     }
     assert rights == {
         "plan": {"contents": "read", "limit": True},
-        "lint": {"contents": "read", "security-events": "write", "limit": True},
+        "lint": {"contents": "read", "actions": "read", "security-events": "write", "limit": True},
         "endpoint": {"limit": True},
     }
     assert [loaded(FOLDER / name)["permissions"] for name in WORKFLOWS] == [{}, {}]
@@ -201,5 +242,8 @@ def test_the_containerfile_has_no_fault_and_copies_what_its_builder_is_sent() ->
         name for line in re.findall(r"^COPY (.+) \S+$", text, re.MULTILINE) for name in line.split()
     }
     assert copied == sent == {name for name in sent if (ROOT / name).exists()}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = {pattern.split("/")[0] for pattern in (*project["license-files"], project["readme"])}
+    assert named <= copied
     assert re.findall(r"^USER (\S+)$", text, re.MULTILINE) == ["10001:10001"]
     assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {IMAGE}

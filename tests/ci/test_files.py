@@ -169,8 +169,16 @@ def test_jobs_have_a_time_limit_and_no_right_that_they_do_not_need() -> None:
     assert [loaded(FOLDER / name)["permissions"] for name in WORKFLOWS] == [{}, {}]
 
 
-@pytest.mark.parametrize(("flag", "code"), [("--trust-remote-code", 0), ("", 4)])
-def test_the_action_says_its_exit_code_and_its_report(tmp_path: Path, flag: str, code: int) -> None:
+@pytest.mark.parametrize(
+    ("flag", "code", "report", "told"),
+    [
+        ("--trust-remote-code", 0, "reports/lint.sarif", "./reports/lint.sarif"),
+        ("", 4, "{folder}/reports/lint.sarif", "{folder}/reports/lint.sarif"),
+    ],
+)
+def test_the_action_says_its_exit_code_and_its_report(
+    tmp_path: Path, flag: str, code: int, report: str, told: str
+) -> None:
     deployment = tmp_path / "deploy" / "k 3"
     deployment.mkdir(parents=True)
     (deployment / "launch.sh").write_text(
@@ -182,8 +190,8 @@ def test_the_action_says_its_exit_code_and_its_report(tmp_path: Path, flag: str,
     (tmp_path / "step").write_text(step["run"])
     given = {
         "command": "lint",
-        "args": "deploy/*/\n--on=8x-b300\n--engine=vllm@0.33.0\n--format=sarif\n",
-        "report": "reports/lint.sarif",
+        "args": "deploy/*/\n  --on=8x-b300  \n\t\n--engine=vllm@0.33.0\n--format=sarif\n",
+        "report": report.format(folder=tmp_path),
         "working-directory": ".",
     }
     environment = {
@@ -200,7 +208,8 @@ def test_the_action_says_its_exit_code_and_its_report(tmp_path: Path, flag: str,
         timeout=60,
     )
     assert done.returncode == code, done.stderr
-    assert outputs.read_text() == f"report=./reports/lint.sarif\nexit-code={code}\n"
+    path = told.format(folder=tmp_path)
+    assert outputs.read_text() == f"report={path}\nexit-code={code}\n"
     log = json.loads((tmp_path / "reports" / "lint.sarif").read_text())
     assert len(log["runs"][0]["results"]) == bool(code)
 

@@ -85,25 +85,28 @@ def holds(condition: str, variables: dict[str, str]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("source", "is_nightly", "expected"),
+    ("source", "branch", "is_nightly", "expected"),
     [
-        ("merge_request_event", "false", ["plan", "lint"]),
-        ("push", "false", ["lint"]),
-        ("schedule", "false", []),
-        ("schedule", "true", ["endpoint"]),
-        ("web", "false", []),
-        ("web", "true", ["endpoint"]),
+        ("merge_request_event", "", "false", ["plan", "lint"]),
+        ("push", "main", "false", ["lint"]),
+        ("push", "other", "true", []),
+        ("schedule", "main", "false", []),
+        ("schedule", "main", "true", ["endpoint"]),
+        ("web", "main", "false", []),
+        ("web", "main", "true", ["endpoint"]),
     ],
 )
-def test_gitlab_runs_the_jobs_of_an_event_on_the_main_branch(
-    source: str, is_nightly: str, expected: list[str]
+def test_gitlab_runs_the_jobs_of_an_event_and_no_other(
+    source: str, branch: str, is_nightly: str, expected: list[str]
 ) -> None:
     document = loaded(FOLDER / "gitlab-ci.yml")
-    variables = {"CI_PIPELINE_SOURCE": source, "K31CTL_NIGHTLY": is_nightly}
-    if source != "merge_request_event":
-        variables |= {"CI_COMMIT_BRANCH": "main"}
-    variables |= {"CI_DEFAULT_BRANCH": "main"}
-    first = {
+    variables = {
+        "CI_PIPELINE_SOURCE": source,
+        "CI_COMMIT_BRANCH": branch,
+        "CI_DEFAULT_BRANCH": "main",
+        "K31CTL_NIGHTLY": is_nightly,
+    }
+    first: dict[str, dict[str, Any]] = {
         name: next((rule for rule in document[name]["rules"] if holds(rule["if"], variables)), {})
         for name in ("plan", "lint", "endpoint")
     }

@@ -15,6 +15,8 @@ from tree_sitter import Language, Node, Parser
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "ci"
+# The PATH of an image of Python: this one, without what is installed for the tests.
+IMAGE_PATH = f"{sys.base_prefix}/bin:/usr/local/bin:/usr/bin:/bin"
 # What a file does not hold itself, and where the system has it from.
 EXPRESSIONS = {
     "${{ vars.K31CTL_ENDPOINT }}": "K31CTL_ENDPOINT",
@@ -27,7 +29,8 @@ EXPRESSIONS = {
 class Step:
     """One piece of shell with the variables that the file sets for it.
 
-    ``sees_all`` is whether the settings of the project reach it without being named.
+    ``sees_all`` is whether the settings of the project reach it without being named, ``program``
+    where the installation puts this program, or None where it puts it on the PATH.
     """
 
     job: str
@@ -35,6 +38,7 @@ class Step:
     script: str
     environment: Mapping[str, str]
     sees_all: bool
+    program: str | None = None
 
     def run(
         self, folder: Path, *, runner: Mapping[str, str], settings: Mapping[str, str]
@@ -45,10 +49,12 @@ class Step:
             name: settings.get(EXPRESSIONS.get(text, name), text)
             for name, text in self.environment.items()
         }
-        path = f"{program_in(folder / '.bin')}:{os.environ['PATH']}"
-        for written, value in (("${env.WORKSPACE}", str(folder)), ("${env.PATH}", path)):
-            own["PATH"] = own.get("PATH", path).replace(written, value)
-        environment = {**os.environ, "COLUMNS": "80", **runner, **own}
+        path = IMAGE_PATH
+        if self.program is None:
+            path = f"{program_in(folder / '.bin')}:{path}"
+        elif not (folder / self.program).exists():
+            program_in((folder / self.program).parent)
+        environment = {**os.environ, "COLUMNS": "80", **runner, **own, "PATH": path}
         environment |= settings if self.sees_all else {}
         assert not [name for name, value in own.items() if "${{" in value]
         return subprocess.run(
@@ -118,7 +124,10 @@ def groovy_tree(name: str) -> Node:
 
 
 def jenkins_steps(name: str) -> list[Step]:
-    """Every ``sh`` of a Jenkinsfile, in order, under the name of its stage."""
+    """Every ``sh`` of a Jenkinsfile, in order, under the name of its stage.
+
+    Docker Pipeline gives a container every variable of a file but PATH.
+    """
     text = (FOLDER / name).read_text()
     known = dict(re.findall(r"^        (\w+) = ['\"]([^'\"\n]*)['\"]", text, re.MULTILINE))
     found, stage = [], ""
@@ -127,5 +136,7 @@ def jenkins_steps(name: str) -> list[Step]:
         if script:
             plain = script.replace("\\\\", "\\")
             assert plain.startswith("#!/usr/bin/env bash\n")
-            found.append(Step(stage.lower(), ("bash",), plain, known, sees_all=True))
+            found.append(
+                Step(stage.lower(), ("bash",), plain, known, True, program=".venv/bin/k31ctl")
+            )
     return found

@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,49 @@ def test_a_file_meets_the_schema_of_its_system(schema: str, path: Path) -> None:
     Draft7Validator(document).validate(loaded(path))
 
 
+def holds(condition: str, variables: dict[str, str]) -> bool:
+    """Whether a condition of GitLab holds, of those that our file has: no brackets, only ==."""
+
+    def value(word: str) -> str:
+        return variables.get(word[1:], "") if word.startswith("$") else word.strip('"')
+
+    def equal(comparison: str) -> bool:
+        left, right = comparison.split(" == ")
+        return value(left) == value(right)
+
+    return any(all(map(equal, part.split(" && "))) for part in condition.split(" || "))
+
+
+@pytest.mark.parametrize(
+    ("source", "branch", "is_nightly", "expected"),
+    [
+        ("merge_request_event", "", "false", ["plan", "lint"]),
+        ("push", "main", "false", ["lint"]),
+        ("push", "other", "true", []),
+        ("schedule", "main", "false", []),
+        ("schedule", "main", "true", ["endpoint"]),
+        ("web", "main", "false", []),
+        ("web", "main", "true", ["endpoint"]),
+    ],
+)
+def test_gitlab_runs_the_jobs_of_an_event_and_no_other(
+    source: str, branch: str, is_nightly: str, expected: list[str]
+) -> None:
+    document = loaded(FOLDER / "gitlab-ci.yml")
+    variables = {
+        "CI_PIPELINE_SOURCE": source,
+        "CI_COMMIT_BRANCH": branch,
+        "CI_DEFAULT_BRANCH": "main",
+        "K31CTL_NIGHTLY": is_nightly,
+    }
+    first: dict[str, dict[str, Any]] = {
+        name: next((rule for rule in document[name]["rules"] if holds(rule["if"], variables)), {})
+        for name in ("plan", "lint", "endpoint")
+    }
+    assert [name for name, rule in first.items() if rule and "when" not in rule] == expected
+    assert document["endpoint"]["needs"] == []
+
+
 @pytest.mark.parametrize("name", JENKINSFILES)
 def test_a_jenkinsfile_is_groovy_with_one_pipeline(name: str) -> None:
     tree = groovy_tree(name)
@@ -122,14 +166,22 @@ def test_jobs_have_a_time_limit_and_no_right_that_they_do_not_need() -> None:
     }
     assert rights == {
         "plan": {"contents": "read", "limit": True},
-        "lint": {"contents": "read", "security-events": "write", "limit": True},
+        "lint": {"contents": "read", "actions": "read", "security-events": "write", "limit": True},
         "endpoint": {"limit": True},
     }
     assert [loaded(FOLDER / name)["permissions"] for name in WORKFLOWS] == [{}, {}]
 
 
-@pytest.mark.parametrize(("flag", "code"), [("--trust-remote-code", 0), ("", 4)])
-def test_the_action_says_its_exit_code_and_its_report(tmp_path: Path, flag: str, code: int) -> None:
+@pytest.mark.parametrize(
+    ("flag", "code", "report", "told"),
+    [
+        ("--trust-remote-code", 0, "reports/lint.sarif", "./reports/lint.sarif"),
+        ("", 4, "{folder}/reports/lint.sarif", "{folder}/reports/lint.sarif"),
+    ],
+)
+def test_the_action_says_its_exit_code_and_its_report(
+    tmp_path: Path, flag: str, code: int, report: str, told: str
+) -> None:
     deployment = tmp_path / "deploy" / "k 3"
     deployment.mkdir(parents=True)
     (deployment / "launch.sh").write_text(
@@ -141,8 +193,8 @@ def test_the_action_says_its_exit_code_and_its_report(tmp_path: Path, flag: str,
     (tmp_path / "step").write_text(step["run"])
     given = {
         "command": "lint",
-        "args": "deploy/*/\n--on=8x-b300\n--engine=vllm@0.33.0\n--format=sarif\n",
-        "report": "reports/lint.sarif",
+        "args": "deploy/*/\n  --on=8x-b300  \n\t\n--engine=vllm@0.33.0\n--format=sarif\n",
+        "report": report.format(folder=tmp_path),
         "working-directory": ".",
     }
     environment = {
@@ -159,7 +211,8 @@ def test_the_action_says_its_exit_code_and_its_report(tmp_path: Path, flag: str,
         timeout=60,
     )
     assert done.returncode == code, done.stderr
-    assert outputs.read_text() == f"report=./reports/lint.sarif\nexit-code={code}\n"
+    path = told.format(folder=tmp_path)
+    assert outputs.read_text() == f"report={path}\nexit-code={code}\n"
     log = json.loads((tmp_path / "reports" / "lint.sarif").read_text())
     assert len(log["runs"][0]["results"]) == bool(code)
 
@@ -201,5 +254,8 @@ def test_the_containerfile_has_no_fault_and_copies_what_its_builder_is_sent() ->
         name for line in re.findall(r"^COPY (.+) \S+$", text, re.MULTILINE) for name in line.split()
     }
     assert copied == sent == {name for name in sent if (ROOT / name).exists()}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = {pattern.split("/")[0] for pattern in (*project["license-files"], project["readme"])}
+    assert named <= copied
     assert re.findall(r"^USER (\S+)$", text, re.MULTILINE) == ["10001:10001"]
     assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {IMAGE}

@@ -1,14 +1,17 @@
 """Pipelines as they run: what is good passes, what is bad fails, and the reports are written."""
 
 import json
+import re
+import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
+from zipfile import ZipFile
 
 import pytest
 from jsonschema import Draft4Validator
@@ -32,7 +35,10 @@ LAUNCH = """#!/usr/bin/env bash
 exec vllm serve moonshotai/Kimi-K3 -tp 8 --trust-remote-code \\
   --enable-auto-tool-choice --tool-call-parser kimi_k3 --reasoning-parser kimi_k3
 """
-PLAN = "# What was promised.\nkimi-k3\n--on=8x-b300\n--gate=fits==true\n"
+# As an editor on another system leaves it.
+PLAN = (
+    "# What was promised.\r\n\r\n  kimi-k3\r\n  # Where.\r\n--on=8x-b300 \r\n--gate=fits==true\r\n"
+)
 LOAD = "--concurrency 2 --requests 2 --repeat 2 --warmup 0 --prompt-tokens 9 --output-tokens 2"
 CHECKS = "--check answer-shape --check usage"
 
@@ -135,6 +141,22 @@ def test_a_wrong_launch_is_4_and_its_finding_is_reported(changes: tuple[Ran, Ran
         assert found == "deploy/kimi%20k3/launch.sh"
 
 
+@pytest.mark.parametrize("system", CHANGE)
+def test_a_change_with_nothing_to_plan_or_lint_is_3_and_is_told(
+    tmp_path: Path, system: str
+) -> None:
+    none = ran(CHANGE[system], tmp_path)
+    assert none.codes == {"plan": 3, "lint": 3}, none.told
+    assert "error: nothing to plan, there is no deploy/*/plan.args" in none.told
+    assert not [name for name, text in none.reports.items() if not text]
+    (tmp_path / "deploy" / "k3").mkdir(parents=True)
+    (tmp_path / "deploy" / "k3" / "plan.args").write_text("# Nothing yet.\n\n")
+    empty = ran([step for step in CHANGE[system] if step.job == "plan"], tmp_path)
+    assert empty.codes == {"plan": 3}, empty.told
+    assert empty.told == "error: nothing to plan, deploy/k3/plan.args has no argument\n"
+    assert "**Refused: exit code 3**" in empty.reports["plan-k3.md"]
+
+
 def nights(system: str, folder: Path) -> tuple[Ran, Ran]:
     """A night that makes a baseline, then one that breaks the contract and is ten times slower."""
     settings = {"K31CTL_LOAD": LOAD, "K31CTL_CHECKS": CHECKS, "K31CTL_API_KEY": KEY}
@@ -192,3 +214,25 @@ def failed(junit: str) -> list[str | None]:
         for case in ET.fromstring(junit).iter("testcase")
         if case.find("failure") is not None
     ]
+
+
+def test_jenkins_installs_into_the_environment_that_its_steps_use(tmp_path: Path) -> None:
+    wheel = tmp_path / "k31ctl-0-py3-none-any.whl"
+    with ZipFile(wheel, "w") as archive:
+        archive.writestr("pretended.py", "def main():\n    print('installed')\n")
+        about = "k31ctl-0.dist-info"
+        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: k31ctl\nVersion: 0\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr(
+            f"{about}/entry_points.txt", "[console_scripts]\nk31ctl = pretended:main\n"
+        )
+        archive.writestr(f"{about}/RECORD", "")
+    (install, *steps), (install_by_night, *steps_by_night) = CHANGE["jenkins"], NIGHT["jenkins"]
+    assert install.script.splitlines()[-3:] == install_by_night.script.splitlines()[-3:]
+    bare = replace(install, program=None)
+    done = bare.run(tmp_path, runner={}, settings={"K31CTL": str(wheel)})
+    assert done.returncode == 0, done.stderr
+    scripts = "".join(step.script for step in (*steps, *steps_by_night))
+    assert set(re.findall(r"\S*k31ctl(?= \w)", scripts)) == {".venv/bin/k31ctl"}
+    said = subprocess.run([tmp_path / ".venv/bin/k31ctl"], capture_output=True, check=True)
+    assert said.stdout == b"installed\n"

@@ -33,16 +33,18 @@ class Amounts:
     unseen: tuple[int, int, int]
 
 
-# A calibration that cannot tell its parameters is refused. Of prompts of less than a few hundred
-# tokens a busy machine cannot tell what a prefill costs beside its tokens; and a long prompt comes
-# alone, as the engine mixes prompts into the decoding of others, which the model does not know.
+# A calibration that cannot tell its parameters is refused: short prompts tell what a token of an
+# answer costs, long ones what a prompt does, and several users what they share.
 FULL: Final = Amounts(
-    answer_tokens=32, checks=(), loads=(("1,4,8", 256, 12), ("1", 1536, 4)), unseen=(2, 512, 8)
+    answer_tokens=32,
+    checks=(),
+    loads=(("1,4,8", 16, 24), ("1,4", 512, 12), ("1,2", 1536, 6)),
+    unseen=(2, 1024, 12),
 )
 SHORT: Final = Amounts(
     answer_tokens=16,
     checks=("answer-shape", "usage", "error-shapes"),
-    loads=(("1,4", 256, 4), ("1", 1024, 4)),
+    loads=(("1,4", 16, 8), ("1", 512, 4), ("1", 1536, 2)),
     unseen=(2, 512, 4),
 )
 
@@ -158,8 +160,9 @@ def conformance(program: Program, amounts: Amounts) -> Iterator[str]:
         into="conformance.json",
     )
     yield (
-        f"Of {found['checks']} checks {found['passed']} passed, {found['failed']} failed; "
-        f"{found['inconclusive']} stay open, as a random model cannot show them."
+        f"Of {found['checks']} checks {found['passed']} passed, {found['failed']} failed, "
+        f"{found['warnings']} warn; {found['inconclusive']} stay open, as a random model cannot "
+        f"show them, and {found['skipped']} do not apply."
     )
 
 
@@ -190,11 +193,15 @@ def replan(program: Program, amounts: Amounts) -> Iterator[str]:
     planned = program.ask(*command, into="second.json")
     users, prompt_tokens, requests = amounts.unseen
     yield (
-        f"Now {_token_time(planned)} a token for {users} users, a load that no run had. Is it so?"
+        f"Now {_token_time(planned)} a token for {users} users who go on and on, a load that no "
+        "run had. Is it so?"
     )
     found = _measured(program, str(users), prompt_tokens, requests, "second.json", "run-unseen")
     first = program.results["first.json"]["performance"]["tpot_s"]
-    yield f"{_held(found)} The first plan had said {first * 1e3:.3g} ms."
+    yield (
+        f"For {requests} requests, as many as were sent: {_held(found)} The first plan had said "
+        f"{first * 1e3:.3g} ms."
+    )
 
 
 STEPS: Final = (

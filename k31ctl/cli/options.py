@@ -40,6 +40,13 @@ def said(name: str, read: Callable[[str], T]) -> Callable[[str], T]:
     return parser
 
 
+def path_named(text: str) -> Path:
+    """Return the path of a name; ValueError for an empty one, which is no file and no folder."""
+    if not text.strip():
+        raise ValueError("an empty name is no folder and no file; write . for this folder")
+    return Path(text)
+
+
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= 10**9):
         raise ValueError(f"{text[:60]!r} is not a whole number from 1 to 1000000000; write 1,8,32")

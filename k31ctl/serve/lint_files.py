@@ -104,21 +104,7 @@ def _require_no_file(words: Sequence[str]) -> None:
 
 def _checked(store: Store, given: Sequence[str], asked: Asked) -> tuple[LintedFile, ...]:
     """Every file in its turn; one that cannot be checked does not keep the others from it."""
-    sources: list[Source] = []
-    failed: dict[str, K31Error] = {}
-    optional: set[str] = set()
-    for name in dict.fromkeys(given):
-        is_folder = name != STANDARD_INPUT and Path(name).is_dir()
-        paths = _in_folder(name) if is_folder else [name]
-        if is_folder or asked.only_launches:
-            optional.update(paths)
-        if not paths and not asked.only_launches:
-            failed[name] = _no_launch_in(name)
-        for path in paths:
-            try:
-                sources.append(_read(path))
-            except K31Error as error:
-                failed[path] = error
+    sources, failed, optional = _all_read(given, asked)
     if not sources and len(failed) == 1:
         raise next(iter(failed.values()))
     started, unread = _started(sources)
@@ -136,6 +122,28 @@ def _checked(store: Store, given: Sequence[str], asked: Asked) -> tuple[LintedFi
     if not found and len(unread) == 1 and not failed:
         raise next(iter(unread.values()))
     return (*found, *(_unread(name, error) for name, error in (failed | unread).items()))
+
+
+def _all_read(
+    given: Sequence[str], asked: Asked
+) -> tuple[list[Source], dict[str, K31Error], set[str]]:
+    """What can be read, why the rest cannot, and which files need start nothing."""
+    sources: list[Source] = []
+    failed: dict[str, K31Error] = {}
+    optional: set[str] = set()
+    for name in dict.fromkeys(given):
+        is_folder = name != STANDARD_INPUT and Path(name).is_dir()
+        paths = _in_folder(name) if is_folder else [name]
+        if is_folder or asked.only_launches:
+            optional.update(paths)
+        if not paths and not asked.only_launches:
+            failed[name] = _no_launch_in(name)
+        for path in paths:
+            try:
+                sources.append(_read(path))
+            except K31Error as error:
+                failed[path] = error
+    return sources, failed, optional
 
 
 def _in_folder(name: str) -> list[str]:

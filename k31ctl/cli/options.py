@@ -40,11 +40,17 @@ def said(name: str, read: Callable[[str], T]) -> Callable[[str], T]:
     return parser
 
 
-def path_named(text: str) -> Path:
-    """Return the path of a name; ValueError for an empty one, which is no file and no folder."""
-    if not text.strip():
-        raise ValueError("an empty name is no folder and no file; write . for this folder")
-    return Path(text)
+def path_at(name: str) -> Callable[[str], Path]:
+    """Return the parser of paths of an option; it refuses an empty one, which names nothing."""
+
+    def path(text: str) -> Path:
+        if not text.strip():
+            raise ValueError("an empty name is no folder and no file; write . for this folder")
+        return Path(text)
+
+    read = said(name, path)
+    read.__name__ = path.__name__  # the help of an argument shows it
+    return read
 
 
 def _count(text: str) -> int:

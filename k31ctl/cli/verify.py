@@ -7,13 +7,13 @@ import typer
 
 from k31ctl.cli.fetch_options import ConnectionsOpt, EndpointOpt, RetriesOpt
 from k31ctl.cli.inspect import AgainstOpt
-from k31ctl.cli.options import GateOpt, JsonOpt, ProfilesOpt, path_named, said
+from k31ctl.cli.options import GateOpt, JsonOpt, ProfilesOpt, path_at
 
 FolderArg = Annotated[
     Path,
     typer.Argument(
         metavar="DIR",
-        parser=said("DIR", path_named),
+        parser=path_at("DIR"),
         help="A folder with safetensors files.",
     ),
 ]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from k31ctl.cli.options import path_named, said
+from k31ctl.cli.options import path_at
 
 CachedFractionOpt = Annotated[
     float,
@@ -38,7 +38,7 @@ CalibrationOpt = Annotated[
     typer.Option(
         "--calibration",
         metavar="FILE",
-        parser=said("--calibration", path_named),
+        parser=path_at("--calibration"),
         help="Speed parameters over ours, such as calibrate writes.",
         rich_help_panel="Output",
     ),

@@ -320,7 +320,7 @@ WRONG: dict[str, tuple[Callable[..., object], tuple[object, ...], dict[str, obje
     "context": (k31ctl.plan, (), {"context": "8k"}),
     "batch": (k31ctl.plan, (), {"batch": [float("nan")]}),
     "kv_memory": (k31ctl.plan, (), {"kv_memory": "42GiB"}),
-    "cached_fraction": (k31ctl.plan, (), {"cached_fraction": float("nan")}),
+    "cached_fraction": (k31ctl.plan, (), {"cached_fraction": "half"}),
     "image": (k31ctl.plan, (), {"image": (1024,)}),
     "text_only": (k31ctl.launch, (), {"text_only": "yes"}),
     "on": (k31ctl.plan, (), {"on": None}),

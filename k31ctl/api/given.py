@@ -54,8 +54,7 @@ def _is_of(value: Any, kind: Any) -> bool:
     if origin in (Union, UnionType):
         return any(_is_of(value, each) for each in inside)
     if kind in (int, float):
-        is_number = isinstance(value, Integral if kind is int else Real)
-        return is_number and not isinstance(value, bool) and str(value) != "nan"
+        return isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool)
     if origin is tuple:
         is_pair = isinstance(value, tuple | list) and len(value) == len(inside)
         return is_pair and all(starmap(_is_of, zip(value, inside, strict=True)))

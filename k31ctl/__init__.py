@@ -1,6 +1,6 @@
 """Plan, fetch, serve and measure Kimi K3.1 Pro and its relatives on your own GPUs.
 
-Every command is a function here as well: ``from k31ctl import plan``. What a name needs is
+Nearly every command is a function here as well: ``from k31ctl import plan``. What a name needs is
 imported when the name is, so that the package itself costs nothing.
 """
 

@@ -21,6 +21,7 @@ import k31ctl
 from k31ctl.api import fetching, launching, measuring, plan_request, results
 from k31ctl.cli.main import app_with
 from k31ctl.cli.main import main as program
+from k31ctl.errors import ProfileError, UsageError
 from tests.bench.sse_server import HEAD, Asked, Step, answer, running_server
 from tests.fetch.hub_server import HubServer, running_hub
 
@@ -311,3 +312,68 @@ def test_the_page_shows_what_its_python_prints() -> None:
     page = ROOT / "docs" / "api.md"
     renewed = runpy.run_path(str(ROOT / "docs" / "generate_api.py"))["renewed"]
     assert renewed(page.read_text()) == page.read_text()
+
+
+NOWHERE = "http://127.0.0.1:1"
+WRONG: dict[str, tuple[Callable[..., object], tuple[object, ...], dict[str, object]]] = {
+    "runs": (k31ctl.calibrate, ([],), {}),
+    "context": (k31ctl.plan, (), {"context": "8k"}),
+    "batch": (k31ctl.plan, (), {"batch": [float("nan")]}),
+    "kv_memory": (k31ctl.plan, (), {"kv_memory": "42GiB"}),
+    "cached_fraction": (k31ctl.plan, (), {"cached_fraction": "half"}),
+    "image": (k31ctl.plan, (), {"image": (1024,)}),
+    "text_only": (k31ctl.launch, (), {"text_only": "yes"}),
+    "on": (k31ctl.plan, (), {"on": None}),
+    "systems": (k31ctl.search, (), {"systems": []}),
+    "duration": (k31ctl.measure, (NOWHERE,), {"duration": -1}),
+    "concurrency": (k31ctl.measure, (NOWHERE,), {"concurrency": [0]}),
+    "rate": (k31ctl.measure, (NOWHERE,), {"rate": []}),
+    "folder": (k31ctl.verify, ("",), {}),
+    "checkpoint": (k31ctl.inspect, ("",), {}),
+    "profiles": (k31ctl.lint, (LAUNCH,), {"profiles": 7}),
+    "given": (k31ctl.lint, (7,), {}),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_argument_that_cannot_be_is_named(name: str) -> None:
+    function, given, options = WRONG[name]
+    with pytest.raises(UsageError) as caught:
+        function(*given, **options)
+    assert caught.value.where == name
+
+
+def test_one_value_or_path_stands_for_a_list_of_it(tmp_path: Path) -> None:
+    assert k31ctl.plan(context=8192, batch=2) == k31ctl.plan(context=[8192], batch=[2])
+    (tmp_path / "launch.sh").write_text(" ".join(LAUNCH))
+    (found,) = k31ctl.lint(tmp_path / "launch.sh", profiles=())
+    assert found.findings == k31ctl.lint([str(tmp_path / "launch.sh")])[0].findings
+    with pytest.raises(ProfileError, match="no folder of profiles") as caught:
+        k31ctl.plan(profiles=str(tmp_path / "none"))
+    assert caught.value.where == str(tmp_path / "none")
+
+
+@pytest.mark.parametrize("function", ["plan", "search", "launch", "measure"])
+def test_an_unknown_keyword_is_told_of_the_function_that_was_called(function: str) -> None:
+    called: Callable[..., object] = getattr(k31ctl, function)
+    with pytest.raises(TypeError, match=rf"^{function}\(\) got an unexpected .* 'oops'"):
+        called(*([NOWHERE] if function == "measure" else []), oops=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (("verify", ""), 2, "an empty name is no folder"),
+        (("tiny", ""), 2, "an empty name is no folder"),
+        (("inspect", ""), 2, "an empty name is no path"),
+        (("plan", "--calibration", ""), 2, "an empty name is no folder"),
+        (("plan", "--calibration", "/dev/null"), 3, "k31ctl calibrate wrote"),
+    ],
+)
+def test_a_path_that_is_empty_or_no_file_is_refused_by_commands(
+    arguments: tuple[str, ...], code: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        program(list(arguments))
+    assert stop.value.code == code
+    assert told in capsys.readouterr().err

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from k31ctl.api.given import Folders, store_of
+from k31ctl.api.given import Folders, paths_of, store_of
 from k31ctl.catalog.check import CheckResult
 from k31ctl.catalog.check import check_profiles as checked
 from k31ctl.catalog.listing import Listed, Shown, find_profile, list_profiles
@@ -30,7 +30,9 @@ def profile(name: str, *, folders: Folders = ()) -> Shown:
     return find_profile(store_of(folders), name)
 
 
-def check_profiles(paths: Sequence[str | Path] = (), *, folders: Folders = ()) -> CheckResult:
+def check_profiles(
+    paths: str | Path | Sequence[str | Path] = (), *, folders: Folders = ()
+) -> CheckResult:
     """Return which profiles are sound, and the first bad key of each that is not.
 
     ``paths`` are files or folders to check instead of all.
@@ -38,6 +40,4 @@ def check_profiles(paths: Sequence[str | Path] = (), *, folders: Folders = ()) -
     >>> check_profiles(["/etc/hosts"]).findings[0].remedy != ""
     True
     """
-    return checked(
-        default_folders([Path(folder) for folder in folders]), [Path(path) for path in paths]
-    )
+    return checked(default_folders(paths_of("folders", folders)), paths_of("paths", paths))

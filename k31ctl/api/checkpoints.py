@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from k31ctl.api.given import Folders, checked_count, path_of, store_of
+from k31ctl.api.given import Folders, checked_count, named_path, path_of, store_of
 
 if TYPE_CHECKING:
     from k31ctl.fetch.inspection import Inspection
@@ -32,6 +32,7 @@ def inspect(
     """
     from k31ctl.fetch.inspection import HUB_MARK, inspect_checkpoint
 
+    named_path("checkpoint", checkpoint)
     store, spec = store_of(profiles), str(checkpoint)
     if spec.startswith(HUB_MARK):
         from k31ctl.fetch.remote_inspection import inspect_hub
@@ -78,12 +79,12 @@ def verify(
         num_jobs=jobs,
         again=again,
     )
-    store = store_of(profiles)
+    store, root = store_of(profiles), named_path("folder", folder)
     if not repair:
-        return verify_checkpoint(store, Path(folder), wanted, watch=watch)
+        return verify_checkpoint(store, root, wanted, watch=watch)
     return repair_checkpoint(
         store,
-        Path(folder),
+        root,
         wanted,
         endpoints=endpoint,
         connections=connections,
@@ -102,6 +103,7 @@ def licence(subject: str | Path, *, model: str | None = None, profiles: Folders 
     """
     from k31ctl.fetch.licence_check import terms_of
 
+    named_path("subject", subject)
     return terms_of(store_of(profiles), str(subject), model=model)
 
 
@@ -118,4 +120,4 @@ def write_tiny(
     from k31ctl.tiny.checkpoint import write_tiny as written
 
     checked_count("--seed", seed, least=0, most=None)
-    return written(store_of(profiles), Path(folder), model=model, seed=seed)
+    return written(store_of(profiles), named_path("folder", folder), model=model, seed=seed)

@@ -6,7 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
-from k31ctl.api.given import Folders, checked_count, chosen, chosen_or_none, path_of, store_of
+from k31ctl.api.given import (
+    Folders,
+    checked_count,
+    checked_options,
+    chosen,
+    chosen_or_none,
+    path_of,
+    store_of,
+)
 from k31ctl.api.hardware import THIS_MACHINE, node_named
 from k31ctl.core.asked_pools import AskedPools, asked_pools
 from k31ctl.core.kv_cache import KvFormat
@@ -89,6 +97,7 @@ def launch(
     >>> launch(model="kimi-k3", engine="vllm", on="8x-b300").files[0].path
     'launch.sh'
     """
+    checked_options("launch", LaunchOptions, options)
     store = store_of(profiles)
     wish = wish_of(store, plan=path_of(plan), said=frozenset(options), **options)
     return launch_of(

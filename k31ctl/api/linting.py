@@ -1,9 +1,10 @@
 """Launch files that people already have, checked."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from k31ctl.api.given import Folders, checked_count, store_of
+from k31ctl.api.given import Folders, checked_count, checked_kind, store_of
 from k31ctl.api.hardware import node_named
 from k31ctl.core.layout_rules import MOST_RANKS
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def lint(
-    given: Sequence[str],
+    given: str | Path | Sequence[str | Path],
     *,
     on: str = "",
     engine: str = "",
@@ -51,7 +52,10 @@ def lint(
         ignore=ignore,
         only_launches=only_launches,
     )
-    return lint_files(store, given, wish)
+    words = (given,) if isinstance(given, str) or not isinstance(given, Sequence) else given
+    for word in words:
+        checked_kind("given", word, str | Path)
+    return lint_files(store, [str(word) for word in words], wish)
 
 
 def lint_wish(

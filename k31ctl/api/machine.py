@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from k31ctl.api.given import Folders, known_ids, path_of, store_of
+from k31ctl.api.given import Folders, known_ids, path_of, paths_of, store_of
 from k31ctl.errors import InputError, UsageError
 from k31ctl.values import frozen
 
@@ -180,7 +180,7 @@ def smoke_run(
             on=on,
             truth=str(truth) if truth else None,
             record=str(record) if record else None,
-            profiles=tuple(map(str, profiles)),
+            profiles=tuple(map(str, paths_of("profiles", profiles))),
         )
         require_usable(store, task)
         with closing(climb(task, rungs, keep_going=keep_going, timeout_s=timeout)) as steps:

@@ -7,7 +7,14 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from k31ctl.api.given import path_of
+from k31ctl.api.given import (
+    checked_count,
+    checked_kind,
+    checked_options,
+    checked_positive,
+    path_of,
+    several,
+)
 
 if TYPE_CHECKING:
     from k31ctl.bench.asked import AskedLoad
@@ -27,8 +34,8 @@ class LoadOptions(TypedDict, total=False):
     Lengths are in tokens, times in seconds, ``rate`` and ``ramp`` in requests per second.
     """
 
-    concurrency: Sequence[int]
-    rate: Sequence[float]
+    concurrency: int | Sequence[int]
+    rate: float | Sequence[float]
     ramp: tuple[float, float] | None
     trace: str | Path | None
     speed: float
@@ -84,6 +91,8 @@ def measure(
     from k31ctl.bench.events import Finished
     from k31ctl.bench.job import Bench
 
+    checked_kind("url", url, str)
+    checked_options("measure", LoadOptions, options)
     asked = asked_load(url, **options)
     request = bench_request(asked, environment=os.environ, random=Random(asked.seed))
     finished: Finished | None = None
@@ -99,8 +108,8 @@ def measure(
 def asked_load(
     url: str,
     *,
-    concurrency: Sequence[int] = (),
-    rate: Sequence[float] = (),
+    concurrency: int | Sequence[int] = (),
+    rate: float | Sequence[float] = (),
     ramp: tuple[float, float] | None = None,
     trace: str | Path | None = None,
     speed: float = 1.0,
@@ -140,10 +149,23 @@ def asked_load(
     """Return the load that is asked for; ``plan`` is the document at its path, for the record."""
     from k31ctl.bench.asked import AskedLoad
 
+    checked_count("concurrency", min(several(concurrency), default=None), least=1, most=None)
+    checked_count("requests", requests, least=1, most=None)
+    checked_count("repeat", repeat, least=1, most=None)
+    checked_count("warmup", warmup, least=0, most=None)
+    checked_positive("rate", min(several(rate), default=None))
+    for name, value in (
+        ("speed", speed),
+        ("duration", duration),
+        ("time_budget", time_budget),
+        ("timeout", timeout),
+        ("gap_timeout", gap_timeout),
+    ):
+        checked_positive(name, value)
     return AskedLoad(
         url=url,
-        concurrency=tuple(concurrency),
-        rates=tuple(rate),
+        concurrency=several(concurrency),
+        rates=several(rate),
         ramp=ramp,
         trace=path_of(trace),
         speed=speed,

@@ -11,7 +11,7 @@ from k31ctl.api.bounds import (
     MOST_USD_PER_HOUR,
     MOST_USD_PER_KWH,
 )
-from k31ctl.api.given import checked_count, checked_ratio, chosen, chosen_or_none, path_of
+from k31ctl.api.given import checked_count, checked_ratio, chosen, chosen_or_none, path_of, several
 from k31ctl.api.load_request import asked_workload, contexts_of, simulation_request
 from k31ctl.core.costing import CostRequest
 from k31ctl.core.kv_cache import IndexFormat, KvFormat, StateDtype
@@ -37,8 +37,8 @@ class PlanOptions(TypedDict, total=False):
     dp: int | None
     ep: int | None
     dcp: int | None
-    context: Sequence[int] | None
-    batch: Sequence[int] | None
+    context: int | Sequence[int] | None
+    batch: int | Sequence[int] | None
     max_model_len: int | None
     kv_dtype: str | None
     index_dtype: str | None
@@ -85,8 +85,8 @@ def plan_request(
     dp: int | None = None,
     ep: int | None = None,
     dcp: int | None = None,
-    context: Sequence[int] | None = None,
-    batch: Sequence[int] | None = None,
+    context: int | Sequence[int] | None = None,
+    batch: int | Sequence[int] | None = None,
     max_model_len: int | None = None,
     kv_dtype: str | None = None,
     index_dtype: str | None = None,
@@ -133,7 +133,7 @@ def plan_request(
         cached_fraction=cached_fraction,
         concurrency=concurrency,
         rate=rate,
-        batch=batch,
+        batch=several(batch),
         accepted_tokens=accepted_tokens,
     )
     cost = cost_request(
@@ -146,8 +146,8 @@ def plan_request(
         staff=staff,
         electricity=electricity,
     )
-    contexts = tuple(context or contexts_of(asked))
-    batches = tuple(batch or (1,))
+    contexts = several(context) or contexts_of(asked)
+    batches = several(batch) or (1,)
     _check_cells(contexts, batches)
     checked_ratio("--memory-fraction", memory_fraction, most=1)
     checked_ratio("--state-ratio", state_ratio, most=1000)

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Unpack
 
 from k31ctl.api.bounds import MOST_LINK_BYTES_PER_S, MOST_NODES
 from k31ctl.api.further import DEFAULT_STORAGE, further_answers
-from k31ctl.api.given import Folders, checked_count, checked_ratio, chosen, path_of, store_of
+from k31ctl.api.given import (
+    Folders,
+    checked_count,
+    checked_kind,
+    checked_options,
+    checked_ratio,
+    chosen,
+    path_of,
+    several,
+    store_of,
+)
 from k31ctl.api.hardware import node_named
 from k31ctl.api.plan_request import PlanOptions, plan_request
 from k31ctl.catalog.engines import load_draft, resolve_engine
@@ -43,6 +53,9 @@ def plan(
     >>> plan("kimi-k3", on="8x-b300", context=[131072], batch=[1, 8]).fits
     True
     """
+    checked_kind("model", model, str | Path)
+    checked_kind("on", on, str)
+    checked_options("plan", PlanOptions, options)
     request = plan_request(**options)
     store = store_of(profiles)
     loaded = load_model(store, model)
@@ -125,6 +138,16 @@ def search_with_prices(
     from k31ctl.core.searched import searched
     from k31ctl.core.slo import parse_slo
 
+    names_kind = str | Sequence[str] | None
+    for name, value, kind in (
+        ("model", model, str | Path),
+        ("on", on, str),
+        ("systems", systems, names_kind),
+        ("engines", engines, names_kind),
+        ("max_nodes", max_nodes, int),
+    ):
+        checked_kind(name, value, kind)
+    checked_options("search", PlanOptions, options)
     checked_count("--max-nodes", max_nodes, least=1, most=MOST_NODES)
     request = plan_request(plays=False, **options)
     store = store_of(profiles)
@@ -147,7 +170,7 @@ def search_with_prices(
         max_nodes=max_nodes,
         base=request,
         state_dtypes=(request.state_dtype,),
-        concurrencies=tuple(batch or ((concurrency,) if concurrency else ())),
+        concurrencies=several(batch) or several(concurrency),
         speed=load_speed(store, path_of(calibration)),
         prices=prices,
     )

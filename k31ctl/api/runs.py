@@ -5,8 +5,9 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from k31ctl.api.given import Folders, path_of, store_of
+from k31ctl.api.given import Folders, path_of, paths_of, store_of
 from k31ctl.api.hardware import node_named
+from k31ctl.errors import UsageError
 from k31ctl.values import frozen
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ def diff(
     )
 
 
-def calibrate(runs: Sequence[str | Path], *, plan: str | Path | None = None) -> SiteFit:
+def calibrate(
+    runs: str | Path | Sequence[str | Path], *, plan: str | Path | None = None
+) -> SiteFit:
     """Return the speed model fitted to this site's own runs.
 
     ``plan`` is the deployment that was measured, for records that keep no plan. Raises RefusedError
@@ -113,8 +116,10 @@ def calibrate(runs: Sequence[str | Path], *, plan: str | Path | None = None) -> 
     from k31ctl.core.calibrate import SiteRun
     from k31ctl.core.calibrate import calibrate as fitted
 
+    if not (paths := paths_of("runs", runs)):
+        raise UsageError("there is no run to fit to", where="runs", remedy="name at least one run")
     given = None if plan is None else plan_at(Path(plan), calibrated=False)
-    measured = [read_run(Path(run)) for run in runs]
+    measured = [read_run(path) for path in paths]
     planned = [
         given or plan_of(run.plan, where=run.where, calibrated=False, option="--plan")
         for run in measured

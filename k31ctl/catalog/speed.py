@@ -37,6 +37,10 @@ def calibrated(parameters: SpeedParameters, path: Path) -> SpeedParameters:
     Raises ProfileError naming the file and the first bad key.
     """
     where = str(path)
+    if path.exists() and not path.is_file():
+        raise ProfileError(
+            "not a regular file", where=where, remedy="name a file that k31ctl calibrate wrote"
+        )
     raw = parse_yaml(read_text(path), where=where)
     if not isinstance(raw, dict):
         raise ProfileError("not a mapping", where=where, remedy="write tables of parameters")

@@ -6,19 +6,12 @@ from typing import Annotated
 import typer
 
 from k31ctl import units
-from k31ctl.cli.options import said
+from k31ctl.cli.options import path_at, said
 from k31ctl.errors import UsageError
 from k31ctl.serve.asked import Aim, Target
 
 _LAUNCH = "Launch"
 _NODES = "Nodes"
-
-
-def folder_named(text: str) -> Path:
-    """Return the folder of a name; ValueError for an empty one, which is no folder."""
-    if not text.strip():
-        raise ValueError("an empty name is no folder; write . for this one")
-    return Path(text)
 
 
 ModelArg = Annotated[
@@ -98,7 +91,7 @@ OutOpt = Annotated[
     typer.Option(
         "--out",
         metavar="DIR",
-        parser=said("--out", folder_named),
+        parser=path_at("--out"),
         help="Write all files here.",
         rich_help_panel="Output",
     ),

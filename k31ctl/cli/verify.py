@@ -7,9 +7,16 @@ import typer
 
 from k31ctl.cli.fetch_options import ConnectionsOpt, EndpointOpt, RetriesOpt
 from k31ctl.cli.inspect import AgainstOpt
-from k31ctl.cli.options import GateOpt, JsonOpt, ProfilesOpt
+from k31ctl.cli.options import GateOpt, JsonOpt, ProfilesOpt, path_at
 
-FolderArg = Annotated[Path, typer.Argument(metavar="DIR", help="A folder with safetensors files.")]
+FolderArg = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR",
+        parser=path_at("DIR"),
+        help="A folder with safetensors files.",
+    ),
+]
 DeepOpt = Annotated[bool, typer.Option("--deep", help="Read every value too.")]
 SizesOpt = Annotated[bool, typer.Option("--sizes", help="Compare sizes only; reads no contents.")]
 ManifestOpt = Annotated[

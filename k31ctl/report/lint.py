@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from k31ctl.core.gates import Gate, require_all, require_names
-from k31ctl.core.launch_secrets import stated_secrets, without_secrets
+from k31ctl.core.launch_secrets import (
+    document_without,
+    secrets_of_words,
+    stated_secrets,
+    without_secrets,
+)
 from k31ctl.core.rules import Finding, Severity
 from k31ctl.core.rules.open_values import known_or
 from k31ctl.errors import InputError, K31Error, RefusedError, UsageError
@@ -28,6 +33,7 @@ from k31ctl.units import counted
 
 _WIDTH: Final = 80
 _ORIGINAL: Final = ".orig"
+_JSON_FORMS: Final = ("json", "sarif", "gitlab")
 
 
 def show_lint(
@@ -60,14 +66,15 @@ def show_lint(
             text = ""
         case _:
             text = "".join(f"{_printable(line)}\n" for line in _text(files, written))
-    sys.stdout.write(without_secrets(text, secrets))
+    hide = document_without if output in _JSON_FORMS else without_secrets
+    sys.stdout.write(hide(text, secrets))
 
 
 def _secrets(files: Sequence[LintedFile]) -> frozenset[str]:
     """Keys that stand in the files and commands: what is shown may go into a public log."""
-    texts = [each.source.text for each in files if each.source is not None]
-    texts += ["\n".join(one.found.texts) for each in files for one in each.launches]
-    return frozenset().union(*map(stated_secrets, texts))
+    texts = (each.source.text for each in files if each.source is not None)
+    commands = (one.found.texts for each in files for one in each.launches)
+    return frozenset().union(*map(stated_secrets, texts), *map(secrets_of_words, commands))
 
 
 def require_no_errors(files: Sequence[LintedFile], gates: Sequence[Gate]) -> None:

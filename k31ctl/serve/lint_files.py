@@ -104,17 +104,7 @@ def _require_no_file(words: Sequence[str]) -> None:
 
 def _checked(store: Store, given: Sequence[str], asked: Asked) -> tuple[LintedFile, ...]:
     """Every file in its turn; one that cannot be checked does not keep the others from it."""
-    sources: list[Source] = []
-    failed: dict[str, K31Error] = {}
-    optional: set[str] = set()
-    for name in dict.fromkeys(given):
-        inside = _in_folder(name)
-        optional.update(inside or ((name,) if asked.only_launches else ()))
-        for path in inside or (name,):
-            try:
-                sources.append(_read(path))
-            except K31Error as error:
-                failed[path] = error
+    sources, failed, optional = _all_read(given, asked)
     if not sources and len(failed) == 1:
         raise next(iter(failed.values()))
     started, unread = _started(sources)
@@ -134,13 +124,40 @@ def _checked(store: Store, given: Sequence[str], asked: Asked) -> tuple[LintedFi
     return (*found, *(_unread(name, error) for name, error in (failed | unread).items()))
 
 
+def _all_read(
+    given: Sequence[str], asked: Asked
+) -> tuple[list[Source], dict[str, K31Error], set[str]]:
+    """What can be read, why the rest cannot, and which files need start nothing."""
+    sources: list[Source] = []
+    failed: dict[str, K31Error] = {}
+    optional: set[str] = set()
+    for name in dict.fromkeys(given):
+        is_folder = name != STANDARD_INPUT and Path(name).is_dir()
+        paths = _in_folder(name) if is_folder else [name]
+        if is_folder or asked.only_launches:
+            optional.update(paths)
+        if not paths and not asked.only_launches:
+            failed[name] = _no_launch_in(name)
+        for path in paths:
+            try:
+                sources.append(_read(path))
+            except K31Error as error:
+                failed[path] = error
+    return sources, failed, optional
+
+
 def _in_folder(name: str) -> list[str]:
-    """The files of a folder that may be launch files, none where the name is no folder's."""
-    path = Path(name)
-    if name == STANDARD_INPUT or not path.is_dir():
-        return []
-    found = sorted(each for each in path.iterdir() if each.name.endswith(_ENDINGS))
+    """The files of a folder that may be launch files."""
+    found = sorted(each for each in Path(name).iterdir() if each.name.endswith(_ENDINGS))
     return [str(each) for each in found[:_MOST_FILES] if each.is_file()]
+
+
+def _no_launch_in(folder: str) -> InputError:
+    return InputError(
+        "no launch file in this folder",
+        where=folder,
+        remedy=f"name the file itself, or a folder with files that end in {', '.join(_ENDINGS)}",
+    )
 
 
 def _started(
@@ -231,6 +248,10 @@ def _unread(name: str, error: K31Error) -> LintedFile:
 
 def _read(name: str) -> Source:
     if name == STANDARD_INPUT:
+        if sys.stdin is None:
+            raise InputError(
+                "standard input is closed", where=name, remedy="pipe a launch file in, or name it"
+            )
         return source_of(sys.stdin.buffer.read(MOST_BYTES + 1), name="standard input")
     return read_source(Path(name))
 

@@ -1,5 +1,8 @@
 """Several files checked together: what runs what, and what cannot be read."""
 
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,3 +143,21 @@ def test_a_folder_is_every_launch_file_in_it(tmp_path: Path) -> None:
     written(tmp_path, a_sh=GOOD + " --oops\n", prometheus_yaml="scrape_configs: []\n", x_md="it's")
     found = lint_files(STORE, [str(tmp_path)], ON)
     assert [Path(each.name).name for each in found] == ["a.sh"]
+
+
+def test_a_folder_without_a_launch_is_said_to_have_none_or_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "plan.args").write_text("-tp 8")
+    with pytest.raises(InputError, match="no launch file in this folder"):
+        lint_files(STORE, [str(tmp_path)], ON)
+    assert lint_files(STORE, [str(tmp_path)], replace(ON, only_launches=True)) == ()
+
+
+def test_standard_input_that_is_closed_is_told() -> None:
+    ended = subprocess.run(
+        ["sh", "-c", 'exec "$0" -m k31ctl lint - <&-', sys.executable],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 3
+    assert ended.stderr.startswith("error: standard input is closed")

@@ -2,10 +2,10 @@
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from k31ctl.api.given import (
     checked_count,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from k31ctl.bench.events import Event, Finished
 
+Ended = TypeVar("Ended")
 _ANSWER_TOKENS = 8192
 
 
@@ -95,14 +96,8 @@ def measure(
     checked_options("measure", LoadOptions, options)
     asked = asked_load(url, **options)
     request = bench_request(asked, environment=os.environ, random=Random(asked.seed))
-    finished: Finished | None = None
-    for event in Bench(request, clock=time.perf_counter).run():
-        if isinstance(event, Finished):
-            finished = event
-        if on_event is not None:
-            on_event(event)
-    assert finished is not None
-    return finished
+    bench = Bench(request, clock=time.perf_counter)
+    return _end_of(bench.run(), Finished, on_event)
 
 
 def asked_load(
@@ -243,14 +238,7 @@ def conformance(
         http2=http2,
         api_key_env=api_key_env,
     )
-    ended: ConformanceEnded | None = None
-    for event in run(request):
-        if isinstance(event, ConformanceEnded):
-            ended = event
-        if on_event is not None:
-            on_event(event)
-    assert ended is not None
-    return ended
+    return _end_of(run(request), ConformanceEnded, on_event)
 
 
 def conformance_request(
@@ -284,3 +272,17 @@ def conformance_request(
         answer_tokens=max_tokens or _ANSWER_TOKENS,
         context=context,
     )
+
+
+def _end_of(
+    events: Iterable[Any], kind: type[Ended], on_event: Callable[[Any], None] | None
+) -> Ended:
+    """Tell every event, and return the one of this kind."""
+    ended: Ended | None = None
+    for event in events:
+        if isinstance(event, kind):
+            ended = event
+        if on_event is not None:
+            on_event(event)
+    assert ended is not None
+    return ended

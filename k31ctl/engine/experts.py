@@ -4,6 +4,7 @@ T tokens, D width, L width of the routed experts, E experts, K experts per token
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -16,11 +17,12 @@ from k31ctl.engine.kernels import choice
 from k31ctl.engine.linear import Activate, GatedMlp, Linear, activation_of, rms_norm
 from k31ctl.engine.mxfp4 import GROUP, PackedLinear, dequantise
 from k31ctl.engine.ranking import highest, in_order
-from k31ctl.engine.streamed import ExpertStore, StreamedExperts
+from k31ctl.engine.streamed import ExpertStore, StreamedExperts, one_by_one
 from k31ctl.engine.tensors import Target, Tensors
 from k31ctl.errors import InputError
 
 _TINY = 1e-20
+_MANY_ROWS = 1024
 
 
 def route(x_TD: Tensor, gate_ED: Tensor, bias_E: Tensor, router: Router) -> tuple[Tensor, Tensor]:
@@ -87,18 +89,43 @@ class Expert:
         return self.down(self._activate(*self.gate_up.split(z_TL)))
 
 
+class ResidentExperts:
+    """Experts in memory.
+
+    Where an expert has few rows, calls cost as much as products: then what follows a product is
+    done for the rows of all experts at once. With many rows that would only take memory.
+    """
+
+    def __init__(self, experts: list[Expert], activate: Activate) -> None:
+        self._experts, self._activate = experts, activate
+
+    def __call__(self, z_NL: Tensor, counts: list[int]) -> Tensor:
+        """What the experts say of rows that are sorted by expert."""
+        if len(z_NL) > _MANY_ROWS:
+            return one_by_one(self._experts, z_NL, counts)
+        seen = [expert for expert, count in zip(self._experts, counts, strict=False) if count]
+        rows = [count for count in counts if count]
+        raised = _products([expert.gate_up for expert in seen], z_NL.split(rows))
+        inner = self._activate(*raised.chunk(2, dim=-1))
+        return _products([expert.down for expert in seen], inner.split(rows))
+
+
+def _products(matrices: list[Linear], parts: Sequence[Tensor]) -> Tensor:
+    return torch.cat([matrix(part) for matrix, part in zip(matrices, parts, strict=True)])
+
+
 class GroupedExperts:
     """Packed experts one behind the other, for kernels that compute with all of them at once."""
 
     def __init__(self, experts: list[Expert], activate: Activate) -> None:
-        self.num_experts, self._activate = len(experts), activate
+        self._activate = activate
         self._gate_up, self._down = (
             _stacked([expert.gate_up for expert in experts]),
             _stacked([expert.down for expert in experts]),
         )
 
     def __call__(self, z_NL: Tensor, counts: list[int]) -> Tensor:
-        """What the experts say of rows that are sorted by expert."""
+        """The same."""
         from k31ctl.engine.kernels.mxfp4 import grouped  # noqa: PLC0415 - imports Triton
 
         raised = grouped(z_NL, *self._gate_up, counts)
@@ -117,7 +144,7 @@ def _stacked(matrices: list[Linear]) -> tuple[Tensor, Tensor]:
     return torch.stack([m.packed_RP for m in packed]), torch.stack([m.scale_RG for m in packed])
 
 
-Experts: TypeAlias = list[Expert] | StreamedExperts | GroupedExperts
+Experts: TypeAlias = ResidentExperts | StreamedExperts | GroupedExperts
 
 
 def _packed(tensors: Tensors, name: str, rows: int, columns: int) -> tuple[Tensor, Tensor]:
@@ -176,9 +203,9 @@ class MoeLayer:
         )
         self._experts: Experts
         if store is None:
-            self._experts = [build(inside.inside(str(e))) for e in range(E)]
-            if packed and choice(target).uses_triton:
-                self._experts = GroupedExperts(self._experts, activate)
+            is_grouped = packed and choice(target).uses_triton
+            gathered = GroupedExperts if is_grouped else ResidentExperts
+            self._experts = gathered([build(inside.inside(str(e))) for e in range(E)], activate)
         else:
             self._experts = store.layer(inside.prefix, build, self._guess, target, packed=packed)
 
@@ -208,19 +235,6 @@ def routed_sum(z_TL: Tensor, expert_TK: Tensor, weight_TK: Tensor, experts: Expe
     """
     T, K = expert_TK.shape
     flat = expert_TK.flatten()
-    if T == 1 and not isinstance(experts, GroupedExperts):  # nothing to sort
-        said_TKL = torch.cat([experts[e](z_TL) for e in flat.tolist()])[None]
-    else:
-        order = flat.argsort(stable=True)
-        said_TKL = _sorted_said(z_TL[order // K], flat, experts)[order.argsort()]
-    return (said_TKL.view(T, K, -1).float() * weight_TK[..., None]).sum(1).to(z_TL.dtype)
-
-
-def _sorted_said(z_NL: Tensor, flat: Tensor, experts: Experts) -> Tensor:
-    """What is said of rows that are sorted by expert; ``flat`` holds each one's expert."""
-    if isinstance(experts, GroupedExperts):
-        counts = torch.bincount(flat, minlength=experts.num_experts).tolist()
-        return experts(z_NL, counts)
-    parts = z_NL.split(torch.bincount(flat).tolist())
-    # One after the other, so that a streamed expert may leave before the next one comes.
-    return torch.cat([experts[e](part) for e, part in enumerate(parts) if len(part)])
+    order, counts = flat.argsort(stable=True), torch.bincount(flat).tolist()
+    said_TKL = experts(z_TL[order // K], counts)[order.argsort()].view(T, K, -1)
+    return (said_TKL.float() * weight_TK[..., None]).sum(1).to(z_TL.dtype)

@@ -24,10 +24,18 @@ def highest(score_TL: Tensor, count: int) -> Tensor:
 
 
 def in_order(score_TL: Tensor, count: int) -> Tensor:
-    """The same, the highest first and the earliest first among equals."""
-    taken_TK = highest(score_TL, count).sort(dim=-1).values
-    score_TK = score_TL.gather(-1, taken_TK)
-    return taken_TK.gather(-1, score_TK.sort(dim=-1, descending=True, stable=True).indices)
+    """The same, the highest first and the earliest first among equals.
+
+    One more than asked for is taken, so that equals show, within and at the edge; only rows that
+    have any are sorted whole.
+    """
+    best = score_TL.topk(min(count + 1, score_TL.shape[-1]), dim=-1)
+    has_equals_T = (best.values[:, 1:] == best.values[:, :-1]).any(-1)
+    taken_TK = best.indices[:, :count]
+    if has_equals_T.any():
+        ranked = score_TL[has_equals_T].sort(dim=-1, descending=True, stable=True)
+        taken_TK[has_equals_T] = ranked.indices[:, :count]
+    return taken_TK
 
 
 def _earliest(score_TL: Tensor, edge_T1: Tensor, count: int) -> Tensor:

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from enum import StrEnum
 from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -71,6 +71,19 @@ class Shelf(Generic[T]):
         with self._lock:
             self._held[key] = (value, kept_bytes)
         return value
+
+
+class Numbered(Protocol):
+    """Experts by number, as in a list."""
+
+    def __getitem__(self, number: int, /) -> Any:
+        """One that takes rows and says something of each."""
+
+
+def one_by_one(experts: Numbered, z_NL: Tensor, counts: list[int]) -> Tensor:
+    """What they say of rows that are sorted by expert; one may leave before the next comes."""
+    parts = enumerate(z_NL.split(counts))
+    return torch.cat([experts[number](part) for number, part in parts if len(part)])
 
 
 class Source(StrEnum):
@@ -172,7 +185,7 @@ class ExpertStore:
 
 
 class StreamedExperts:
-    """The experts of one layer, by number, as a list of them would give them."""
+    """The experts of one layer."""
 
     after: "StreamedExperts | None" = None
 
@@ -205,6 +218,10 @@ class StreamedExperts:
             lambda: self._build(named),
             sized=lambda expert: expert.num_bytes,
         )
+
+    def __call__(self, z_NL: Tensor, counts: list[int]) -> Tensor:
+        """What the experts say of rows that are sorted by expert."""
+        return one_by_one(self, z_NL, counts)
 
     def _most_bytes(self, tensors: Mapping[str, Tensor]) -> int:
         """What an expert takes at most once it is ready."""

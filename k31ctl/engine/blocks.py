@@ -14,7 +14,7 @@ from k31ctl.core.model import Indexer, LatentAttention, LinearAttention, Vision
 from k31ctl.engine.config import Activation, MoeShape, Router
 from k31ctl.engine.experts import MoeLayer
 from k31ctl.engine.kda import KdaLayer
-from k31ctl.engine.latent_attention import LatentLayer
+from k31ctl.engine.latent_attention import ABSORBED_UP_TO, LatentLayer
 from k31ctl.engine.linear import GatedMlp
 from k31ctl.engine.mxfp4 import dequantise, mxfp8_rounded
 from k31ctl.engine.tensors import Target, Tensors
@@ -97,12 +97,14 @@ def latent_layer(
         index_norm_eps=index_norm_eps,
         target=_target(x_TD),
     )
-    new = layer.project(x_TD)
+    if absorbed is None:
+        absorbed = len(x_TD) <= ABSORBED_UP_TO
+    new = layer.project(x_TD, absorbed=absorbed)
     key_TX = new.entry_TC[:, :0] if new.index_key_TX is None else new.index_key_TX
     seen = (new.entry_TC, key_TX)
     if memory is not None:
         seen = (torch.cat((memory[0], seen[0])), torch.cat((memory[1], seen[1])))
-    out = layer.attend(new, slice(None), *seen, absorbed=absorbed)
+    out = layer.attend(new, slice(None), *seen)
     return layer.finish(out, new), seen
 
 

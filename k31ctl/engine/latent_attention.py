@@ -81,27 +81,36 @@ def attend_expanded(
     return out[0, ..., :V].transpose(0, 1)
 
 
-def attend_absorbed(
-    q_THQ: Tensor, seen_LC: Tensor, up_HNR: Tensor, out_HRV: Tensor, mask_TL: Tensor | None
-) -> Tensor:
-    """Attention in the latent space: the key projection goes to the query, [T, H, V].
+def absorbed_query(q_THQ: Tensor, up_HNR: Tensor) -> Tensor:
+    """Queries that meet cache entries as they are, [T, H, C]: the key projection goes to them."""
+    N = up_HNR.shape[1]
+    low_HTR = q_THQ[..., :N].transpose(0, 1) @ up_HNR
+    return torch.cat((low_HTR.transpose(0, 1), q_THQ[..., N:]), dim=-1)
 
-    Formula: score = (q_N U_h . c + q_P . r) / sqrt(N + P); o_h = V_h sum p c
+
+def attend_absorbed(
+    q_THC: Tensor, seen_LC: Tensor, mask_TL: Tensor | None, *, rank: int, scale: float
+) -> Tensor:
+    """Attention in the latent space, [T, H, R]; what it gives is still to be read as values.
+
+    Formula: score = scale (q_N U_h . c + q_P . r); o_h = V_h sum p c
     """
-    N, R = up_HNR.shape[1:]
-    q_HTC = torch.cat((q_THQ[..., :N].transpose(0, 1) @ up_HNR, q_THQ[..., N:].transpose(0, 1)), -1)
-    score_HTL = (q_HTC @ seen_LC.T).float() * q_THQ.shape[-1] ** -0.5
+    score_HTL = (q_THC.transpose(0, 1) @ seen_LC.T).float() * scale
     if mask_TL is not None:
         score_HTL = score_HTL.masked_fill(~mask_TL, -torch.inf)
     p_HTL = score_HTL.softmax(-1).to(seen_LC.dtype)
-    return ((p_HTL @ seen_LC[:, :R]) @ out_HRV).transpose(0, 1)
+    return (p_HTL @ seen_LC[:, :rank]).transpose(0, 1)
 
 
 @frozen
 class Projected:
-    """What latent attention takes from its input: queries, cache entries, gate, index parts."""
+    """What latent attention takes from its input: queries, cache entries, gate, index parts.
+
+    ``q_THC`` are the queries for the latent space, and the only ones where it is there.
+    """
 
     q_THQ: Tensor
+    q_THC: Tensor | None
     entry_TC: Tensor
     gate_TO: Tensor | None
     index_q_TYX: Tensor | None
@@ -197,8 +206,11 @@ class LatentLayer:
         self._up_HNR, self._out_HRV = up.contiguous(), out.transpose(1, 2).contiguous()
         self._out = Linear([tensors.take("o_proj.weight", hidden, H * V)], target)
 
-    def project(self, x_TD: Tensor) -> Projected:
-        """Everything that depends on the new tokens alone."""
+    def project(self, x_TD: Tensor, *, absorbed: bool) -> Projected:
+        """Everything that depends on the new tokens alone.
+
+        ``absorbed`` chooses the form of the same attention, for all of them.
+        """
         T, shape = len(x_TD), self._shape
         q, kv, *rest = self._in.split(x_TD)
         low = q
@@ -213,8 +225,10 @@ class LatentLayer:
             index_q = self._index.query(x_TD if self._index.reads_input else low)
             index_q = index_q.view(T, self._index.shape.num_heads, -1)
             index_key = self._index.key(key)
+        q_THQ = q.view(T, shape.num_heads, -1)
         return Projected(
-            q_THQ=q.view(T, shape.num_heads, -1),
+            q_THQ=q_THQ,
+            q_THC=absorbed_query(q_THQ, self._up_HNR) if absorbed else None,
             entry_TC=torch.cat((latent, kv[:, shape.kv_lora_rank :]), dim=-1),
             gate_TO=gate,
             index_q_TYX=index_q,
@@ -223,23 +237,13 @@ class LatentLayer:
         )
 
     def attend(
-        self,
-        new: Projected,
-        rows: slice,
-        seen_LC: Tensor,
-        seen_key_LX: Tensor | None,
-        *,
-        absorbed: bool | None = None,
+        self, new: Projected, rows: slice, seen_LC: Tensor, seen_key_LX: Tensor | None
     ) -> Tensor:
-        """Attention of some of the new tokens, all of one sequence, [T, H V].
-
-        ``absorbed`` chooses the form of the same attention; None takes the cheaper.
-        """
-        q = new.q_THQ[rows]
-        T, L = len(q), len(seen_LC)
-        absorbed = T <= ABSORBED_UP_TO if absorbed is None else absorbed
-        is_plain = T == 1 if absorbed else T == L
-        mask = None if is_plain else seen_mask(T, L, q.device)
+        """Attention of some new tokens of one sequence: [T, H, V], or absorbed [T, H, R]."""
+        q_THQ, q_THC = new.q_THQ[rows], None if new.q_THC is None else new.q_THC[rows]
+        T, L = len(q_THQ), len(seen_LC)
+        is_plain = (L if q_THC is None else 1) == T
+        mask = None if is_plain else seen_mask(T, L, q_THQ.device)
         if self._index is not None and self._index.shape.topk < L:
             assert new.index_q_TYX is not None
             assert new.index_w_TY is not None
@@ -247,38 +251,43 @@ class LatentLayer:
             topk = self._index.shape.topk
             query, weight = new.index_q_TYX[rows], new.index_w_TY[rows]
             if self._uses_triton:
-                return self._attend_chosen(q, query, weight, seen_key_LX, seen_LC)
+                absorbed = absorbed_query(q_THQ, self._up_HNR) if q_THC is None else q_THC
+                said_THR = self._attend_chosen(absorbed, query, weight, seen_key_LX, seen_LC)
+                return self._values(said_THR) if q_THC is None else said_THR
             score = index_scores(query, weight, seen_key_LX)
             if T == 1:  # the others need not be read at all
                 seen_LC = seen_LC[highest(score, topk)[0]]
             else:
                 mask = selected_mask(score, topk=topk)
-        if absorbed:
-            out = attend_absorbed(q, seen_LC, self._up_HNR, self._out_HRV, mask)
-        else:
-            out = attend_expanded(q, seen_LC, self._kv_b, self._shape, mask)
-        return out.reshape(T, -1)
+        if q_THC is None:
+            return attend_expanded(q_THQ, seen_LC, self._kv_b, self._shape, mask)
+        rank, scale = self._shape.kv_lora_rank, q_THQ.shape[-1] ** -0.5
+        return attend_absorbed(q_THC, seen_LC, mask, rank=rank, scale=scale)
 
     def _attend_chosen(
-        self, q_THQ: Tensor, query: Tensor, weight: Tensor, key_LX: Tensor, seen_LC: Tensor
+        self, q_THC: Tensor, query: Tensor, weight: Tensor, key_LX: Tensor, seen_LC: Tensor
     ) -> Tensor:
-        """Scores, choice and attention by kernels that read the chosen tokens alone, [T, H V]."""
+        """Scores, choice and attention by kernels that read the chosen tokens alone, [T, H, R]."""
         from k31ctl.engine.kernels.index import index_scores as scores  # noqa: PLC0415 - Triton
         from k31ctl.engine.kernels.sparse import sparse  # noqa: PLC0415
 
         assert self._index is not None
-        (N, R), (T, L) = self._up_HNR.shape[1:], (len(q_THQ), len(seen_LC))
+        T, L, shape = len(q_THC), len(seen_LC), self._shape
         score = scores(query, weight, key_LX)
         score.masked_fill_(~seen_mask(T, L, score.device), -torch.inf)
         chosen_TS = highest(score, self._index.shape.topk)
         chosen_TS = chosen_TS.masked_fill(score.gather(-1, chosen_TS) == -torch.inf, -1)
-        low_HTR = q_THQ[..., :N].transpose(0, 1) @ self._up_HNR
-        query_THC = torch.cat((low_HTR.transpose(0, 1), q_THQ[..., N:]), dim=-1)
-        said_THR = sparse(query_THC, seen_LC, chosen_TS, q_THQ.shape[-1] ** -0.5, R)
-        return (said_THR.transpose(0, 1) @ self._out_HRV).transpose(0, 1).reshape(T, -1)
+        scale = (shape.qk_nope_head_dim + shape.qk_rope_head_dim) ** -0.5
+        return sparse(q_THC, seen_LC, chosen_TS, scale, shape.kv_lora_rank)
 
-    def finish(self, attended_TO: Tensor, new: Projected) -> Tensor:
-        """The gate and the output projection."""
+    def _values(self, said_THR: Tensor) -> Tensor:
+        """Latents that each head attended to as its values, [T, H, V]."""
+        return (said_THR.transpose(0, 1) @ self._out_HRV).transpose(0, 1)
+
+    def finish(self, attended: Tensor, new: Projected) -> Tensor:
+        """Values, the gate and the output projection of what ``attend`` gave."""
+        attended_THV = attended if new.q_THC is None else self._values(attended)
+        attended_TO = attended_THV.flatten(1)
         if new.gate_TO is not None:
             attended_TO = attended_TO * torch.sigmoid(new.gate_TO)
         return self._out(attended_TO)

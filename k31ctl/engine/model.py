@@ -18,7 +18,7 @@ from k31ctl.engine.config import EngineConfig
 from k31ctl.engine.experts import MoeLayer
 from k31ctl.engine.kda import KdaLayer
 from k31ctl.engine.kernels import choice
-from k31ctl.engine.latent_attention import LatentLayer
+from k31ctl.engine.latent_attention import ABSORBED_UP_TO, LatentLayer, Projected
 from k31ctl.engine.linear import GatedMlp, Linear, Mlp, rms_norm
 from k31ctl.engine.residual import ResidualMix, Stream
 from k31ctl.engine.streamed import ExpertStore
@@ -140,14 +140,31 @@ def _latent(
     layer: LatentLayer, x_TD: Tensor, segments: Sequence[Segment], memory: LayerMemory, cache: Cache
 ) -> Tensor:
     """Latent attention over all segments, each over its own sequence."""
-    assert memory.latent_SC is not None
-    new = layer.project(x_TD)
     out, begin = [], 0
+    for run in _runs(segments):
+        end = begin + len(run) * run[0].length
+        new = layer.project(x_TD[begin:end], absorbed=run[0].length <= ABSORBED_UP_TO)
+        said = _attended(layer, new, run, memory, cache)
+        out.append(layer.finish(said[0] if len(said) == 1 else torch.cat(said), new))
+        begin = end
+    return out[0] if len(out) == 1 else torch.cat(out)
+
+
+def _attended(
+    layer: LatentLayer,
+    new: Projected,
+    segments: Sequence[Segment],
+    memory: LayerMemory,
+    cache: Cache,
+) -> list[Tensor]:
+    """Attention of each segment, whose entries are cached first."""
+    assert memory.latent_SC is not None
+    device, out, begin = memory.latent_SC.device, [], 0
     for segment in segments:
         here = slice(begin, begin + segment.length)
         end = segment.start + segment.length
-        written = cache.rows(segment.slot, segment.start, end, x_TD.device)
-        seen = cache.rows(segment.slot, 0, end, x_TD.device)
+        written = cache.rows(segment.slot, segment.start, end, device)
+        seen = cache.rows(segment.slot, 0, end, device)
         memory.latent_SC[written] = new.entry_TC[here]
         keys = None
         if memory.index_key_SX is not None and new.index_key_TX is not None:
@@ -155,7 +172,7 @@ def _latent(
             keys = memory.index_key_SX[seen]
         out.append(layer.attend(new, here, memory.latent_SC[seen], keys))
         begin = here.stop
-    return layer.finish(out[0] if len(out) == 1 else torch.cat(out), new)
+    return out
 
 
 class Ends:

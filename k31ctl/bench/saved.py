@@ -36,7 +36,7 @@ def read_saved(path: Path) -> Saved:
         holder, stages = result, result.get("sweep")
         state = "interrupted" if result.get("is_interrupted") else "complete"
     else:
-        raise _no_run(f"not a measurement: its schema is {schema!r:.40}", where)
+        raise _no_run(f"not a measurement: its schema is {str(schema)[:40]!r}", where)
     server = holder.get("server")
     if not isinstance(server, dict) or not isinstance(stages, list | None):
         raise not_whole(where, "server or stages")

@@ -360,20 +360,7 @@ def test_an_unknown_keyword_is_told_of_the_function_that_was_called(function: st
         called(*([NOWHERE] if function == "measure" else []), oops=1)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "told"),
-    [
-        (("verify", ""), 2, "an empty name is no folder"),
-        (("tiny", ""), 2, "an empty name is no folder"),
-        (("inspect", ""), 2, "an empty name is no path"),
-        (("plan", "--calibration", ""), 2, "an empty name is no folder"),
-        (("plan", "--calibration", "/dev/null"), 3, "k31ctl calibrate wrote"),
-    ],
-)
-def test_a_path_that_is_empty_or_no_file_is_refused_by_commands(
-    arguments: tuple[str, ...], code: int, told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stop:
-        program(list(arguments))
-    assert stop.value.code == code
-    assert told in capsys.readouterr().err
+def test_parameters_from_what_is_no_file_are_refused() -> None:
+    with pytest.raises(ProfileError, match="not a regular file") as caught:
+        k31ctl.plan(calibration="/dev/null")
+    assert "k31ctl calibrate wrote" in caught.value.remedy

@@ -22,7 +22,8 @@ _SPREADS: Final = ((TTFT, "ttft_s"), (TPOT, "tpot_s"), (E2E, "e2e_s"))
 class Run:
     """A saved measurement: its stages, the plan it was held against, when it was made and of what.
 
-    ``plan`` is the plan's document, None where it was measured without one.
+    ``plan`` is the plan's document, None where it was measured without one; ``max_model_len`` the
+    longest context by the server's word, None where it does not tell.
     """
 
     where: str
@@ -31,6 +32,7 @@ class Run:
     command: str
     model: str
     version: str
+    max_model_len: int | None
 
 
 def observed_stage(stage: StageResult, *, run: str) -> Observed:
@@ -56,6 +58,7 @@ def read_run(path: Path) -> Run:
                 raise _no_run(where)
         found = tuple(_stage(stage, where) for stage in stages)
         command = document.get("command") or []
+        longest = server.get("max_model_len")
         run = Run(
             where=where,
             stages=found,
@@ -63,6 +66,7 @@ def read_run(path: Path) -> Run:
             command=" ".join(map(str, command)),
             model=str(server["model"]),
             version=str(server.get("version") or ""),
+            max_model_len=longest if isinstance(longest, int) and longest > 0 else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise _no_run(where) from None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from k31ctl.api.given import (
     Folders,
-    checked_options,
     checked_range,
     chosen,
     chosen_or_none,
@@ -97,7 +96,6 @@ def launch(
     >>> launch(model="kimi-k3", engine="vllm", on="8x-b300").files[0].path
     'launch.sh'
     """
-    checked_options("launch", LaunchOptions, options)
     store = store_of(profiles)
     wish = wish_of(store, plan=path_of(plan), said=frozenset(options), **options)
     return launch_of(

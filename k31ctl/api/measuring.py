@@ -8,8 +8,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from k31ctl.api.given import (
-    checked_kind,
-    checked_options,
     checked_positive,
     checked_range,
     path_of,
@@ -92,8 +90,6 @@ def measure(
     from k31ctl.bench.events import Finished
     from k31ctl.bench.job import Bench
 
-    checked_kind("url", url, str)
-    checked_options("measure", LoadOptions, options)
     asked = asked_load(url, **options)
     request = bench_request(asked, environment=os.environ, random=Random(asked.seed))
     bench = Bench(request, clock=time.perf_counter)

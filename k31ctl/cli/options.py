@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -55,6 +55,16 @@ def parse_counts(text: str) -> Counts:
     return Counts(units.parse_list(text, _count))
 
 
+def gate_option(example: str) -> Any:
+    """Return the option for conditions on a command's result, with one of its own."""
+    return typer.Option(
+        "--gate",
+        metavar="EXPR",
+        help=f"Exit 4 unless this holds, such as {example}.",
+        rich_help_panel="Output",
+    )
+
+
 JsonOpt = Annotated[
     bool,
     typer.Option("--json", help="One JSON document on standard output.", rich_help_panel="Output"),
@@ -69,15 +79,6 @@ ProfilesOpt = Annotated[
         "--profiles",
         metavar="DIR",
         help="A folder of profiles that go before ours.",
-        rich_help_panel="Output",
-    ),
-]
-GateOpt = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--gate",
-        metavar="EXPR",
-        help="Exit 4 unless this holds, such as fits==true.",
         rich_help_panel="Output",
     ),
 ]

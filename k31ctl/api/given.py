@@ -66,11 +66,12 @@ def chosen_or_none(kind: type[Choice], value: str | None, *, where: str) -> Choi
     return None if value is None else chosen(kind, value, where=where)
 
 
-def checked_ratio(name: str, value: float | None, *, most: float) -> None:
-    """Refuse a number that is not positive and finite."""
-    if value is not None and not 0 < value <= most:
+def checked_ratio(name: str, value: float | None, *, most: float, least: float = 0.0) -> None:
+    """Refuse a number that is not above 0, not ``least`` or more, or more than ``most``."""
+    if value is not None and not (value > 0 and least <= value <= most):
+        bounds = f"from {least:f}" if least else "above 0 and up"
         raise UsageError(
-            f"{value} is not between 0 and {most:g}",
+            f"{value:g} is not {bounds} to {most:,g}",
             where=name,
             remedy=f"give {name} a number such as {min(0.9, most):g}",
         )

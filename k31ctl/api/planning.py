@@ -60,7 +60,7 @@ def plan(
         model=loaded,
         node=node,
         engine=resolve_engine(store, engine, loaded),
-        draft=load_draft(store, draft) if draft else None,
+        draft=load_draft(store, draft) if draft is not None else None,
         speed=load_speed(store, path_of(calibration)),
         prices=load_price_book(
             store, about=(node.id, loaded.id, *([provider] if provider else ()))
@@ -151,7 +151,7 @@ def search_with_prices(
         model=loaded,
         systems=names,
         engines=names_in(asked_engines, default=engine, where="--engines"),
-        draft=load_draft(store, draft) if draft else None,
+        draft=load_draft(store, draft) if draft is not None else None,
         max_nodes=max_nodes,
         base=request,
         state_dtypes=(request.state_dtype,),

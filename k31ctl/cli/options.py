@@ -34,10 +34,20 @@ def said(name: str, read: Callable[[str], T]) -> Callable[[str], T]:
         except ValueError as error:
             what, _, remedy = str(error).partition("; ")
             raise UsageError(
-                what, where=name, remedy=remedy or f"k31ctl plan --help explains {name}"
+                what, where=name, remedy=remedy or f"the command's --help explains {name}"
             ) from None
 
     return parser
+
+
+def share(text: object) -> float:
+    """Read a share, 0.5 or 50%; also of a number, as typer hands a default over."""
+    written = str(text)
+    try:
+        number = float(written.removesuffix("%").replace("_", ""))
+    except ValueError:
+        raise ValueError(f"{written[:40]!r} is not a number; write 0.5 or 50%") from None
+    return number / 100 if written.endswith("%") else number
 
 
 def _count(text: str) -> int:

@@ -25,6 +25,7 @@ from k31ctl.fetch.value_scan import (
     zero_scales,
 )
 from k31ctl.fetch.watch import Watch
+from k31ctl.units import counted
 from k31ctl.values import fields_of, frozen
 
 BLOCK_BYTES: Final = 4 * 2**20  # a multiple of every element and of every group
@@ -279,9 +280,12 @@ def _packed_findings(stream: BinaryIO, place: _Place, scales: _Place | None) -> 
         if num_told > MOST_FINDINGS:
             continue
         lost = is_zero and end - first >= SECTOR_BYTES
-        what = "groups are all zeros under a scale" if is_zero else "groups have no value above 2"
+        groups = counted((end - first) // GROUP_BYTES, "group")
+        is_one = end - first == GROUP_BYTES
+        are, have = ("is", "has") if is_one else ("are", "have")
+        what = f"{are} all zeros under a scale" if is_zero else f"{have} no value above 2"
         yield place.finding(
-            f"{(end - first) // GROUP_BYTES:,} {what}",
+            f"{groups} {what}",
             first,
             end,
             severity=Severity.ERROR if lost else Severity.WARNING,

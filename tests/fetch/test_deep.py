@@ -82,7 +82,7 @@ def test_a_scale_far_above_the_others_is_named(tmp_path: Path, weight_map: dict[
 def test_a_single_weak_group_is_a_warning(tmp_path: Path, weight_map: dict[str, str]) -> None:
     at = put(tmp_path, weight_map, "w1.weight_packed", 32, b"\x44" * 16)
     assert [row[1:] for row in told(tmp_path)] == [
-        (at, at + 16, "1 groups have no value above 2", "warning")
+        (at, at + 16, "1 group has no value above 2", "warning")
     ]
 
 

@@ -121,7 +121,7 @@ def _free_in_pool(row: Row, pool: int) -> int:
     return min(max(0, count(row.get("free_bytes"))), max(0, pool - asked))
 
 
-def _free(row: Row, pool: int) -> list[tuple[str, object, str, str]]:
+def _free(row: Row, pool: int) -> list[tuple[str, int, str, str]]:
     """What is not asked for: in the cache, and as in the text what is left outside of it."""
     in_pool = _free_in_pool(row, pool)
     left = ("left", count(row.get("free_bytes")) - in_pool, "derived", "capacity less all above")

@@ -249,6 +249,7 @@ def test_what_is_served_is_listed(says: Served) -> None:
         ({"messages": HI, "temperature": 10**400}, 400, "temperature"),
         ({"messages": HI, "max_tokens": 0}, 400, "max_tokens"),
         ({"messages": HI, "n": 2}, 400, "n"),
+        ({"messages": HI, "top_logprobs": 21}, 400, "top_logprobs"),
         ({"messages": HI, "stop": [""]}, 400, "stop[0]"),
         ({"messages": HI, "stream": "yes"}, 400, "stream"),
         ({"messages": HI, "tool_choice": "required"}, 400, "tool_choice"),
@@ -395,6 +396,7 @@ def test_what_is_no_http_is_answered_in_the_form_of_other_errors(says: Served, s
 def test_what_is_not_offered_is_said_in_the_same_form(says: Served) -> None:
     assert httpx.get(says.url + "/v2").json()["error"]["type"] == "not_found_error"
     assert httpx.get(says.url + "/v1/completions").status_code == 405
+    assert says.post("/v1/completions/").json()["error"]["type"] == "not_found_error"
 
 
 def test_a_key_is_asked_for_where_there_is_one(model: ServedModel) -> None:

@@ -413,13 +413,14 @@ def test_a_key_is_asked_for_where_there_is_one(model: ServedModel) -> None:
         assert httpx.get(url + "/health").status_code == 200
 
 
-def test_a_failing_model_fails_one_request(model: ServedModel) -> None:
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_a_failing_model_fails_one_request(model: ServedModel, path: str) -> None:
     script = [*ids_of(model.tokenizer, "R"), FAILS]
     generator = ScriptedGenerator(lambda _: script)
     with served(model, generator) as url:
         says = Served(url, model, generator)
-        assert says.post(messages=HI).status_code == 500
-        *_, last = says.stream()
+        assert says.post(path, messages=HI, prompt="a").status_code == 500
+        *_, last = says.stream(path, prompt="a")
         assert last["error"]["type"] == "server_error"
         assert gauge(url, "num_requests_open") == 0
 

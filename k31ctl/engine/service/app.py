@@ -291,6 +291,7 @@ async def _pieces(
                         yield piece
                 for delta in some:
                     for piece in writer.piece(delta):
+                        has_begun = True
                         yield piece
     except (ApiError, GenerationError) as error:
         fault = error if isinstance(error, ApiError) else _model_fault(error)

@@ -34,7 +34,7 @@ GROWTH_FRACTION: Final = 0.05
 
 @contextmanager
 def started(model: str, *, num_slots: int, folder: Path) -> Iterator[Server]:
-    """A server of a tiny checkpoint; it must say nothing on standard error, and end when told."""
+    """A server of a tiny checkpoint; in the end, what it said on standard error is printed."""
     program = [sys.executable, "-m", "k31ctl"]
     place = folder / "checkpoint"
     made = [*program, "tiny", str(place), "--model", model, "--seed", "7"]
@@ -53,7 +53,8 @@ def started(model: str, *, num_slots: int, folder: Path) -> Iterator[Server]:
     finally:
         process.send_signal(signal.SIGTERM)
         code = process.wait(timeout=60)
-        print(f"SIGTERM: exit code {code}; standard error: {log.read_text() or 'empty'}")  # noqa: T201
+        lines = dict(Counter(log.read_text().splitlines()))
+        print(f"SIGTERM: exit code {code}; lines on standard error: {lines}")  # noqa: T201
 
 
 class Ending(NamedTuple):

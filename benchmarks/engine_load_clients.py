@@ -76,6 +76,11 @@ class Server(NamedTuple):
         return {name: float(told[key]) for name, key in names.items()}
 
 
+def _head(path: str, num_bytes: int) -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {num_bytes}\r\n\r\n".encode()
+
+
 class Load:
     """All clients of one run, and what went wrong for them."""
 
@@ -172,15 +177,19 @@ class Load:
             return streamed_answer([event async for event in events])
 
     async def _left(self, number: int) -> None:
-        """Leave after some pieces, or before the first."""
+        """Leave a stream after some pieces, or a whole answer before it comes."""
         question, _ = self.alone[number % len(self.alone)]
         pieces_left = self._chance.randrange(6)
+        if not pieces_left:
+            body = json.dumps(question.body).encode()
+            async with self._connection(_head(question.path, len(body)) + body):
+                await asyncio.sleep(self._chance.random() * 2)
+            return
         async with self._events(question) as events:
-            if pieces_left:
-                async for _ in events:
-                    pieces_left -= 1
-                    if not pieces_left:
-                        break
+            async for _ in events:
+                pieces_left -= 1
+                if not pieces_left:
+                    return
 
     async def _malformed(self, number: int) -> str | None:
         path, headers, body, status = MALFORMED[number % len(MALFORMED)]
@@ -217,9 +226,8 @@ class Load:
 
     async def _half_sent(self, number: int) -> str | None:
         """A body that never ends: hang up at once, reset the connection, or wait for the answer."""
-        head = f"POST {CHAT} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-        sent = f'{head}Content-Length: 999\r\n\r\n{{"messages": ['.encode()
-        async with self._connection(sent) as (reader, writer):
+        begun = _head(CHAT, 999) + b'{"messages": ['
+        async with self._connection(begun) as (reader, writer):
             if number % 3 == 0:
                 return None
             if number % 3 == 1:

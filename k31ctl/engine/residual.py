@@ -33,7 +33,7 @@ class ResidualMix:
         if norm not in tensors:  # some conversions spell the same two so
             norm, proj = f"{name}.norm_weight", f"{name}.proj_weight"
         norm_D = target.exact(tensors.take(norm, hidden))
-        self._weight_D = norm_D * target.exact(tensors.take(proj, 1, hidden))[0]
+        self._weight_D = norm_D.mul_(target.exact(tensors.take(proj, 1, hidden))[0])
         self._eps = eps
 
     def __call__(self, rows_TND: Tensor) -> Tensor:

@@ -18,7 +18,8 @@ _SPREADS: Final = ((TTFT, "ttft_s"), (TPOT, "tpot_s"), (E2E, "e2e_s"))
 class Run:
     """A saved measurement: its stages, the plan it was held against, when it was made and of what.
 
-    ``plan`` is the plan's document, None where it was measured without one.
+    ``plan`` is the plan's document, None where it was measured without one; ``max_model_len`` the
+    longest context by the server's word, None where it does not tell.
     """
 
     where: str
@@ -27,6 +28,7 @@ class Run:
     command: str
     model: str
     version: str
+    max_model_len: int | None
 
 
 def observed_stage(stage: StageResult, *, run: str) -> Observed:
@@ -40,6 +42,7 @@ def read_run(path: Path) -> Run:
     Raises InputError for anything else, and where no stage ended.
     """
     saved = read_saved(path)
+    longest = saved.server.get("max_model_len")
     try:
         run = Run(
             where=saved.where,
@@ -48,6 +51,7 @@ def read_run(path: Path) -> Run:
             command=" ".join(map(str, saved.whole.get("command") or [])),
             model=str(saved.server["model"]),
             version=str(saved.server.get("version") or ""),
+            max_model_len=longest if isinstance(longest, int) and longest > 0 else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise not_whole(saved.where, f"{type(error).__name__.lower()} {error}") from None

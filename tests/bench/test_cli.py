@@ -25,6 +25,7 @@ from tests.bench.sse_server import (
     plain,
     running_server,
 )
+from tests.program import program
 
 SCHEMA = Path(package.__file__).parent / "schemas" / "bench.v1.schema.json"
 
@@ -38,13 +39,7 @@ def slowly(asked: Asked) -> Iterator[Step]:
 
 
 def k31ctl(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "k31ctl", "bench", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return program("bench", *arguments)
 
 
 SMALL = ("--requests", "4", "--prompt-tokens", "8", "--output-tokens", "4")

@@ -20,6 +20,7 @@ from k31ctl.bench.result import StageResult
 from k31ctl.core.gates import numeric_names
 from tests.bench.runs import finished, lines
 from tests.bench.sse_server import HEAD, Asked, Step, answer, running_server
+from tests.program import program
 
 SCHEMA = Path(package.__file__).parent / "schemas" / "bench-diff.v1.schema.json"
 SMALL = ("--requests", "4", "--prompt-tokens", "16", "--output-tokens", "4")
@@ -34,13 +35,7 @@ def slowly(asked: Asked) -> Iterator[Step]:
 
 
 def k31ctl(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "k31ctl", "bench", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return program("bench", *arguments)
 
 
 @pytest.fixture(scope="module")

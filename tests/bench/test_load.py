@@ -1,6 +1,8 @@
 """Loads: users in a closed loop, arrivals at set times, traces; and how they are reached."""
 
 import json
+import os
+import signal
 import ssl
 import threading
 import time
@@ -55,6 +57,18 @@ def test_a_duration_ends_the_sending_and_waits_for_what_is_under_way() -> None:
         found = measured(server.url, concurrency=(2,), num_requests=None, duration_s=0.35)
     assert found.completed == found.requests == len(server.completions())
     assert found.duration_s >= 0.35
+
+
+def test_a_load_that_is_stopped_before_any_answer_still_took_its_time() -> None:
+    def stopping(_: Asked) -> Iterator[Step]:
+        os.kill(os.getpid(), signal.SIGINT)
+        yield 2.0
+
+    with running_server(stopping) as server:
+        found = measured(server.url, num_requests=None, duration_s=30.0)
+    assert (found.completed, found.is_whole) == (0, False)
+    assert found.duration_s > 1e-5
+    assert found.client.cpu_fraction < 100
 
 
 def test_rates_of_a_closed_loop_are_those_of_its_full_load() -> None:

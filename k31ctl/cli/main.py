@@ -1,6 +1,5 @@
 """The app, and the one place where a failure becomes an exit code."""
 
-import io
 import os
 import sys
 from collections.abc import Collection, Sequence
@@ -100,7 +99,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(arguments: list[str]) -> None:
     if sys.stdout is None:
         raise _unwritable("it is closed")
-    _prepare_output()
+    # A name from a file may hold what no encoding has; it is shown escaped, as JSON escapes it.
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _answered(arguments)
     except BrokenPipeError:
@@ -118,18 +119,6 @@ def _run(arguments: list[str]) -> None:
         raise KeyboardInterrupt from None
     if code:
         sys.exit(code)
-
-
-def _prepare_output() -> None:
-    """Have standard output take every name, and take it whole or not at all."""
-    raw = getattr(sys.stdout, "buffer", None)
-    # PYTHONUNBUFFERED leaves the file bare, and nobody sees that it took less than it was given.
-    if isinstance(raw, io.RawIOBase):
-        whole = io.BufferedWriter(raw)
-        sys.stdout = io.TextIOWrapper(whole, encoding=sys.stdout.encoding, line_buffering=True)
-    # A name from a file may hold what no encoding has; it is shown escaped, as JSON escapes it.
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _answered(arguments: list[str]) -> int | None:

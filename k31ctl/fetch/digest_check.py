@@ -17,11 +17,11 @@ from k31ctl.fetch.digest_text import SHA1_LENGTH, SHA256_LENGTH, blob_hasher, is
 from k31ctl.fetch.findings import Finding, Level
 from k31ctl.fetch.manifest import MANIFEST_NAME
 from k31ctl.fetch.marks import BLOCK_BYTES, MarkedSha256, note_marks, noted_marks
-from k31ctl.fetch.partial_marker import read_record
 from k31ctl.fetch.proven import ProvenFiles, Stamp, stamp_of
 from k31ctl.fetch.safe_path import is_safe
 from k31ctl.fetch.watch import Watch
 from k31ctl.outside_json import parsed
+from k31ctl.regular_file import read_regular
 from k31ctl.values import frozen
 
 _HUB_RECORDS: Final = Path(".cache/huggingface/download")
@@ -76,7 +76,7 @@ def expected_files(folder: Path, manifest: Path | None) -> tuple[str, tuple[Expe
 
 def _from_manifest(path: Path) -> Iterator[Expected]:
     try:
-        document: Any = parsed(read_record(path, most_bytes=_MAX_RECORD_BYTES))
+        document: Any = parsed(read_regular(path, most_bytes=_MAX_RECORD_BYTES))
         for entry in document["files"]:
             digest = entry.get("sha256") or entry.get("blob_id") or None
             yield _expected(entry["path"], entry["size_bytes"], digest)
@@ -102,10 +102,17 @@ def _expected(path: object, size_bytes: object, digest: object) -> Expected:
 def _from_hub(folder: Path) -> Iterator[Expected]:
     records = folder / _HUB_RECORDS
     for path in sorted(records.rglob("*.metadata")):
-        lines = path.read_text(errors="replace").splitlines()
+        lines = _text(path).splitlines()
         digest = lines[1].strip() if len(lines) > 1 else ""
         name = path.relative_to(records).as_posix().removesuffix(".metadata")
         yield Expected(path=name, size_bytes=None, digest=digest if is_digest(digest) else None)
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_regular(path, most_bytes=_MAX_RECORD_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def check_files(

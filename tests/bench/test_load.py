@@ -13,8 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from k31ctl.api.measuring import conformance
 from k31ctl.bench.events import StageFinished, StageStarted
-from k31ctl.errors import EndpointError
+from k31ctl.errors import EndpointError, InputError
 from tests.bench.runs import events, finished, lines, measured
 from tests.bench.sse_server import (
     HEAD,
@@ -366,6 +367,18 @@ def test_a_proxy_of_the_environment_is_gone_through(monkeypatch: pytest.MonkeyPa
     assert asked[0].path == "http://model.invalid:8000/v1/chat/completions"
     assert asked[0].headers["host"] == "model.invalid:8000"
     assert asked[0].headers["proxy-authorization"] == "Basic dXNlcjpwYXNz"
+
+
+@pytest.mark.parametrize("environment", [{}, {"MY_KEY": ""}])
+def test_a_key_that_somebody_named_is_not_left_out(environment: dict[str, str]) -> None:
+    with pytest.raises(InputError, match="empty or not set") as caught:
+        events("http://127.0.0.1:9", environment, key_variable="MY_KEY")
+    assert caught.value.where == "--api-key-env MY_KEY"
+
+
+def test_a_key_that_conformance_is_to_send_is_not_left_out() -> None:
+    with pytest.raises(InputError, match="empty or not set"):
+        conformance("http://127.0.0.1:9", api_key_env="MY_KEY")
 
 
 def test_the_clock_of_the_client_agrees_with_the_server() -> None:

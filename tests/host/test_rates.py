@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 import time
 from datetime import date
 from pathlib import Path
@@ -45,6 +46,22 @@ def rates(gpus: GpuRates | None = None, matmul: dict[str, Rate] | None = None) -
         gpus=gpus,
         not_measured={},
     )
+
+
+def test_an_interrupt_leaves_no_thread_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, begun = threading.Thread.start, list[threading.Thread]()
+
+    def interrupted(thread: threading.Thread) -> None:
+        if begun:
+            raise KeyboardInterrupt
+        begun.append(thread)
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        memory_rates(num_cores=2, free_bytes=64 * MIB, repeats=1, clock=time.perf_counter)
+    begun[0].join(timeout=10)
+    assert not begun[0].is_alive()
 
 
 def test_copying_counts_what_is_read_and_what_is_written() -> None:

@@ -64,6 +64,21 @@ def test_an_interrupt_leaves_no_thread_that_waits(monkeypatch: pytest.MonkeyPatc
     assert not begun[0].is_alive()
 
 
+def test_an_interrupt_on_loopback_is_told_by_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+    before = set(threading.enumerate())
+
+    def interrupted() -> float:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        loopback_rate(repeats=1, clock=interrupted)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=10)
+    assert not told
+
+
 def test_copying_counts_what_is_read_and_what_is_written() -> None:
     ticks = iter(range(1, 10_000))
     read, copy = memory_rates(

@@ -111,12 +111,15 @@ class Record:
     def _write_whole(self, name: str, text: str) -> None:
         assert self._folder is not None
         temporary = self._folder / f".{name}"
-        with writing(self._folder):
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self._folder / name)
+        try:
+            with writing(self._folder):
+                with temporary.open("w", encoding="utf-8") as file:
+                    file.write(text + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                temporary.replace(self._folder / name)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def made_with() -> dict[str, Any]:

@@ -80,12 +80,15 @@ def _from_manifest(path: Path) -> Iterator[Expected]:
         for entry in document["files"]:
             digest = entry.get("sha256") or entry.get("blob_id") or None
             yield _expected(entry["path"], entry["size_bytes"], digest)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        raise InputError(
-            "the manifest is not one that this version can read",
-            where=str(path),
-            remedy="name the manifest of the release with --manifest, or fetch it again",
-        ) from None
+    except OSError as error:
+        raise _bad(f"the manifest cannot be read: {(error.strerror or '').lower()}", path) from None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise _bad("the manifest is not one that this version can read", path) from None
+
+
+def _bad(what: str, path: Path) -> InputError:
+    remedy = "name the manifest of the release with --manifest, or fetch it again"
+    return InputError(what, where=str(path), remedy=remedy)
 
 
 def _expected(path: object, size_bytes: object, digest: object) -> Expected:

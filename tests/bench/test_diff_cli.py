@@ -264,7 +264,7 @@ def test_a_run_that_no_request_survives_is_recorded_as_failed(tmp_path: Path) ->
     assert json.loads((tmp_path / "run" / "run.json").read_text())["state"] == "failed"
 
 
-@pytest.mark.parametrize("blocks", [2, 4])  # full in the middle, and where what is left is written
+@pytest.mark.parametrize("blocks", [1, 2, 4])  # from the start, in the middle, at the very end
 def test_a_full_disk_is_told_in_three_lines(tmp_path: Path, blocks: int) -> None:
     limited = f"ulimit -f {blocks}; exec {sys.executable} -m k31ctl bench"
     with running_server(answer) as server:
@@ -279,4 +279,5 @@ def test_a_full_disk_is_told_in_three_lines(tmp_path: Path, blocks: int) -> None
         )
     assert done.returncode == 3
     assert "error: the measurement cannot be written: file too large" in done.stderr
+    assert not list((tmp_path / "run").glob(".*"))
     assert "Traceback" not in done.stderr

@@ -7,7 +7,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import psutil
@@ -70,6 +70,23 @@ def test_a_load_that_is_stopped_before_any_answer_still_took_its_time() -> None:
     assert (found.completed, found.is_whole) == (0, False)
     assert found.duration_s > 1e-5
     assert found.client.cpu_fraction < 100
+
+
+def test_the_rates_of_a_load_that_is_stopped_count_the_time_of_what_was_cut_off() -> None:
+    calls = count()
+
+    def stalling(asked: Asked) -> Iterator[Step]:
+        if next(calls):
+            yield 0.5
+            os.kill(os.getpid(), signal.SIGINT)
+            yield 2.0
+        yield from answer(asked)
+
+    with running_server(stalling) as server:
+        found = measured(server.url, num_requests=None, duration_s=30.0)
+    assert found.completed == 1
+    assert found.duration_s >= 0.5
+    assert found.request_rate <= 2.0
 
 
 def test_rates_of_a_closed_loop_are_those_of_its_full_load() -> None:

@@ -81,6 +81,21 @@ def test_a_csv_has_a_row_for_every_stage(tmp_path: Path) -> None:
     assert [row.split(",")[0] for row in rows] == ["concurrency 1", "concurrency 2"]
 
 
+def test_a_page_that_cannot_be_written_loses_no_numbers(tmp_path: Path) -> None:
+    folder = tmp_path / "pages"
+    folder.mkdir()
+
+    def removing(asked: Asked) -> Iterator[Step]:
+        if folder.exists():
+            folder.rmdir()
+        yield from answer(asked)
+
+    with running_server(removing) as server:
+        done = k31ctl(server.url, *SMALL, "--json", "--html", str(folder / "page.html"))
+    assert (done.returncode, json.loads(done.stdout)["result"]["completed"]) == (3, 4)
+    assert "error: cannot write page.html: no such file or directory" in done.stderr
+
+
 def test_a_record_holds_every_request_and_every_gap(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with running_server(slowly) as server:

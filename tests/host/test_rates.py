@@ -1,6 +1,7 @@
 """Rates of this machine: whatever they are, they are rates, and what cannot be measured says so."""
 
 import json
+import threading
 import time
 from datetime import date
 from pathlib import Path
@@ -44,6 +45,37 @@ def rates(gpus: GpuRates | None = None, matmul: dict[str, Rate] | None = None) -
         gpus=gpus,
         not_measured={},
     )
+
+
+def test_an_interrupt_leaves_no_thread_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, begun = threading.Thread.start, list[threading.Thread]()
+
+    def interrupted(thread: threading.Thread) -> None:
+        if begun:
+            raise KeyboardInterrupt
+        begun.append(thread)
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        memory_rates(num_cores=2, free_bytes=64 * MIB, repeats=1, clock=time.perf_counter)
+    begun[0].join(timeout=10)
+    assert not begun[0].is_alive()
+
+
+def test_an_interrupt_on_loopback_is_told_by_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+    before = set(threading.enumerate())
+
+    def interrupted() -> float:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        loopback_rate(repeats=1, clock=interrupted)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=10)
+    assert not told
 
 
 def test_copying_counts_what_is_read_and_what_is_written() -> None:

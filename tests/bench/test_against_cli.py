@@ -159,7 +159,7 @@ def test_what_is_no_record_is_exit_3(content: str, plan: Path, tmp_path: Path) -
     path.write_text(content)
     done = program("bench", "compare", str(path), "--against", str(plan))
     assert (done.returncode, done.stdout) == (3, "")
-    assert "not the record of a measurement" in done.stderr
+    assert "do: name a folder of k31ctl bench --out" in done.stderr
 
 
 def test_a_record_without_a_plan_asks_for_one(tmp_path: Path) -> None:

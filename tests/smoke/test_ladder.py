@@ -137,16 +137,22 @@ def test_two_tensors_under_each_other_s_name_are_found_by_their_shape(copy: Path
     assert steps[1].detail == "not run: files failed"
 
 
-def test_a_weight_that_is_no_number_is_found_in_its_layer(copy: Path) -> None:
-    name = f"{LAYER}.self_attn.v_proj.weight"
-    data = damage.read(copy, name)
-    damage.write(copy, name, b"\xc0\x7f" + data[2:])
+@pytest.mark.parametrize(
+    ("name", "nan"),
+    [
+        (f"{LAYER}.self_attn.v_proj.weight", b"\xc0\x7f"),
+        (f"{LAYER}.block_sparse_moe.gate.e_score_correction_bias", b"\x00\x00\xc0\x7f"),
+        (f"{LAYER}.block_sparse_moe.experts.3.w1.weight_scale", b"\xff"),
+    ],
+)
+def test_a_weight_that_is_no_number_is_named_wherever_it_is(
+    copy: Path, name: str, nan: bytes
+) -> None:
+    damage.write(copy, name, nan + damage.read(copy, name)[len(nan) :])
     steps = tried(copy, "files", "layers", "all", "repeat")
     assert [step.status for step in steps] == [Status.PASS, *[Status.FAIL] * 3]
-    assert broken(steps[1]) == "layer 2"
-    assert "layer 2: no finite number" in steps[1].detail
-    assert "worst layer (2)" in broken(steps[2])
-    assert "its logits are not all finite numbers" in steps[3].detail
+    for step in steps[1:]:
+        assert f"{name} holds a value that is no finite number" in step.detail
 
 
 def test_a_scale_that_is_no_number_is_found_in_its_expert(copy: Path) -> None:

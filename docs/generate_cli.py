@@ -7,7 +7,9 @@ A ``console`` block holds commands after ``$`` and, under each, its output. An `
 begins with ``k31ctl`` or runs a page's ``write.py`` only has to end with exit code 0. A block under
 ``<!-- file: PATH -->`` is put into that file before the page's commands run; ``~`` in output stands
 for the folder that they run in. In a table whose header has ``planned``, ``name`` and ``command``,
-the planned value and the error are computed from the command's JSON.
+the planned value and the error are computed from the command's JSON. Under
+``<!-- rows: COMMAND | NAME UNIT | ... -->`` each row of a table is the answer of that command with
+the options in its first cell, and the other cells are those names, as precise as they are written.
 """
 
 import json
@@ -18,7 +20,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
-from decimal import Decimal
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,7 +38,7 @@ ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
 PAGES: Final = (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
 ECHO: Final = "; echo $?"
-UNITS: Final = {"B": 1, "GB": 10**9, "GiB": 2**30, "": 1}
+UNITS: Final = {"B": 1, "GB": 10**9, "GiB": 2**30, "": 1, "M": 10**6, "ms": 1e-3, "%": 1e-2}
 
 _RULES_HEAD: Final = """# Rules
 
@@ -61,6 +62,7 @@ for command in sys.argv[1:]:
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"^<!-- file: (\S+) -->\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"(?m)^\$ ((?:.*\\\n)*.*)\n")
+_ROWS = re.compile(r"<!-- rows: (k31ctl .+?) \| (.+) -->")
 _NUMBER = re.compile(r"-?[\d,]+(?:\.\d+)?")
 
 
@@ -154,12 +156,17 @@ def _output(command: str, folder: Path) -> str:
 
 def _renewed_rows(lines: list[str], folder: Path) -> Iterator[str]:
     header: list[str] = []
+    rows: re.Match[str] | None = None
     for line in lines:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if not line.startswith("|"):
+            rows = _ROWS.fullmatch(line) or (rows if not line and not header else None)
             header = []
         elif not header:
             header = cells
+        elif rows and set(line) - set("|-: "):
+            yield "| " + " | ".join(_answered(cells, rows[1], rows[2].split(" | "), folder)) + " |"
+            continue
         elif {"planned", "command", "name"} <= {*header} and set(line) - set("|-: "):
             row = dict(zip(header, cells, strict=True))
             yield "| " + " | ".join(_renewed_row(row, folder).values()) + " |"
@@ -170,11 +177,8 @@ def _renewed_rows(lines: list[str], folder: Path) -> Iterator[str]:
 def _renewed_row(row: dict[str, str], folder: Path) -> dict[str, str]:
     """Return a row with its planned value, as precise as it is written, and its relative error."""
     command, name = row["command"].strip("`"), row["name"].strip("`")
-    result: Any = json.loads(said(f"{command} --json", folder))["result"]
-    for part in name.split("."):
-        result = result[int(part)] if isinstance(result, list) else result[part]
-    decimals = max(0, -int(Decimal(row["planned"].replace(",", "")).as_tuple().exponent))
-    value = result / UNITS[row["unit"]]
+    value = _named(_result(command, folder), name) / UNITS[row["unit"]]
+    decimals = _decimals(row["planned"])
     planned = f"{value:,.{decimals}f}"
     changed = {"planned": planned}
     if "error" in row:
@@ -183,6 +187,30 @@ def _renewed_row(row: dict[str, str], folder: Path) -> dict[str, str]:
         error = (round(value, decimals) / exact - 1) * 100 if exact else None
         changed["error"] = "-" if error is None else f"{error:+.2f} %".replace("-0.00", "+0.00")
     return row | changed
+
+
+def _answered(cells: list[str], command: str, names: list[str], folder: Path) -> Iterator[str]:
+    """Yield a row's options and, for each name, what the command says with them."""
+    result = _result(f"{command} {cells[0].strip('`')}", folder)
+    yield cells[0]
+    for cell, column in zip(cells[1:], names, strict=True):
+        name, _, unit = column.partition(" ")
+        yield f"{_named(result, name) / UNITS[unit]:,.{_decimals(cell)}f}"
+
+
+def _result(command: str, folder: Path) -> Any:
+    return json.loads(said(f"{command} --json", folder))["result"]
+
+
+def _named(result: Any, name: str) -> Any:
+    for part in name.split("."):
+        result = result[int(part)] if isinstance(result, list) else result[part]
+    return result
+
+
+def _decimals(cell: str) -> int:
+    """How many decimals a cell is written with."""
+    return len(cell.partition(".")[2])
 
 
 def cli_page() -> str:

@@ -26,6 +26,9 @@ from tests.bench.sse_server import HEAD, Asked, Step, answer, running_server
 from tests.fetch.hub_server import HubServer, running_hub
 
 ROOT = Path(__file__).parents[1]
+NOWHERE = "http://127.0.0.1:1"
+# Options with bounds that are of search(), and of serving a folder.
+OF_OTHERS = ("max_nodes", "port", "clients")
 
 
 def said(*arguments: str | Path) -> Any:
@@ -185,7 +188,7 @@ def test_a_download_is_the_same_and_told_on_the_way(tmp_path: Path) -> None:
     files = {"config.json": b"{}", "LICENSE": b"you may", "model.safetensors": bytes(300_000)}
     events: list[str] = []
     with running_hub(HubServer(files=files)) as hub:
-        planned = k31ctl.download_plan(hub.repo, tmp_path / "one", endpoint=[hub.url])
+        planned = k31ctl.download_plan(hub.repo, tmp_path / "one", endpoint=hub.url)
         assert (planned.bytes_to_get, (tmp_path / "one").exists()) == (300_009, False)
         found = k31ctl.download(
             hub.repo,
@@ -245,25 +248,41 @@ def test_a_function_has_the_defaults_of_its_command() -> None:
     assert num_held > 150
 
 
+def beyond(*command: str) -> Iterator[tuple[str, float]]:
+    """Each option of a command that has bounds, with a number beyond them."""
+    found: Any = get_command(app_with((command[0], "lint")))
+    for word in command:
+        found = found.commands[word]
+    for option in found.params:
+        for name, step in (("min", -1), ("max", 1)):
+            if (end := getattr(option.type, name, None)) is not None:
+                yield option.name, end + step
+
+
 @pytest.mark.parametrize(
-    ("command", "function"), [("plan", k31ctl.plan), ("verify", k31ctl.verify)]
+    ("command", "given", "function"),
+    [
+        (("plan",), (), k31ctl.plan),
+        (("verify",), ("DIR",), k31ctl.verify),
+        (("fetch",), ("o/n", "DIR"), k31ctl.download),
+        (("bench", "load"), (NOWHERE,), k31ctl.measure),
+    ],
 )
-def test_a_number_beyond_an_option_s_bounds_is_refused(
-    command: str, function: Callable[..., object], tmp_path: Path
+def test_a_number_beyond_an_option_s_bounds_is_refused_in_the_command_s_words(
+    command: tuple[str, ...],
+    given: tuple[str, ...],
+    function: Callable[..., object],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    program_of = get_command(app_with((command, "lint")))
-    options = program_of.commands[command].params  # type: ignore[attr-defined]
-    bounds = [
-        (option.name, end, step)
-        for option in options
-        for name, step in (("min", -1), ("max", 1))
-        if (end := getattr(option.type, name, None)) is not None
-        and option.name not in ("max_nodes", "retries")
-    ]
-    assert len(bounds) >= 3
-    for name, end, step in bounds:
-        with pytest.raises(k31ctl.UsageError, match=f"--{name.replace('_', '-')}"):
-            function(str(tmp_path), **{name: end + step})
+    numbers = [(name, value) for name, value in beyond(*command) if name not in OF_OTHERS]
+    assert len(numbers) >= 5
+    for name, value in numbers:
+        option = f"--{name.replace('_', '-')}"
+        with pytest.raises(SystemExit):
+            program([*command, option, str(value)])
+        with pytest.raises(k31ctl.UsageError) as refused:
+            function(*given, **{name: value})
+        assert capsys.readouterr().err.startswith(f"error: {refused.value.what}\n   at: {option}")
 
 
 def test_the_names_of_the_package_are_those_that_are_typed_and_exist() -> None:
@@ -314,7 +333,6 @@ def test_the_page_shows_what_its_python_prints() -> None:
     assert renewed(page.read_text()) == page.read_text()
 
 
-NOWHERE = "http://127.0.0.1:1"
 WRONG: dict[str, tuple[Callable[..., object], tuple[object, ...], dict[str, object]]] = {
     "runs": (k31ctl.calibrate, ([],), {}),
     "context": (k31ctl.plan, (), {"context": "8k"}),
@@ -332,6 +350,10 @@ WRONG: dict[str, tuple[Callable[..., object], tuple[object, ...], dict[str, obje
     "checkpoint": (k31ctl.inspect, ("",), {}),
     "profiles": (k31ctl.lint, (LAUNCH,), {"profiles": 7}),
     "given": (k31ctl.lint, (7,), {}),
+    "to": (k31ctl.download, ("o/n", ""), {}),
+    "stall": (k31ctl.download, ("o/n", "x"), {"stall": "20s"}),
+    "endpoint": (k31ctl.download_plan, ("o/n", "x"), {"endpoint": 8000}),
+    "--limit-rate": (k31ctl.download, ("o/n", "x"), {"limit_rate": 0.0}),
 }
 
 
@@ -353,27 +375,14 @@ def test_one_value_or_path_stands_for_a_list_of_it(tmp_path: Path) -> None:
     assert caught.value.where == str(tmp_path / "none")
 
 
-@pytest.mark.parametrize("function", ["plan", "search", "launch", "measure"])
+@pytest.mark.parametrize("function", ["plan", "search", "launch", "measure", "download"])
 def test_an_unknown_keyword_is_told_of_the_function_that_was_called(function: str) -> None:
     called: Callable[..., object] = getattr(k31ctl, function)
     with pytest.raises(TypeError, match=rf"^{function}\(\) got an unexpected .* 'oops'"):
-        called(*([NOWHERE] if function == "measure" else []), oops=1)
+        called(*{"measure": [NOWHERE], "download": ["o/n", "x"]}.get(function, []), oops=1)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "told"),
-    [
-        (("verify", ""), 2, "an empty name is no folder"),
-        (("tiny", ""), 2, "an empty name is no folder"),
-        (("inspect", ""), 2, "an empty name is no path"),
-        (("plan", "--calibration", ""), 2, "an empty name is no folder"),
-        (("plan", "--calibration", "/dev/null"), 3, "k31ctl calibrate wrote"),
-    ],
-)
-def test_a_path_that_is_empty_or_no_file_is_refused_by_commands(
-    arguments: tuple[str, ...], code: int, told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stop:
-        program(list(arguments))
-    assert stop.value.code == code
-    assert told in capsys.readouterr().err
+def test_parameters_from_what_is_no_file_are_refused() -> None:
+    with pytest.raises(ProfileError, match="not a regular file") as caught:
+        k31ctl.plan(calibration="/dev/null")
+    assert "k31ctl calibrate wrote" in caught.value.remedy

@@ -62,6 +62,15 @@ def test_a_page_that_quotes_a_wrong_number_is_found_out() -> None:
     assert GENERATOR["renewed"](found) == found
 
 
+def test_a_table_of_answers_that_quotes_a_wrong_number_is_found_out() -> None:
+    head = "<!-- rows: k31ctl profiles | num_files -->\n\n| what | files |\n|-|-|\n"
+    found = GENERATOR["renewed"](f"{head}| `check` | 1 |\n\n| `check` | 1 |\n|-|-|\n| a | 1 |\n")
+    shown = found.removeprefix(head).split("\n")
+    assert shown[0] != "| `check` | 1 |"
+    assert shown[1:] == ["", "| `check` | 1 |", "|-|-|", "| a | 1 |", ""]
+    assert GENERATOR["renewed"](found) == found
+
+
 def test_a_failing_command_needs_its_exit_code_on_the_page() -> None:
     with pytest.raises(RuntimeError, match="exit 3"):
         GENERATOR["renewed"]("```console\n$ k31ctl profiles show nothing\n```\n")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from k31ctl.api.given import Folders, checked_count, named_path, path_of, store_of
+from k31ctl.api.given import Folders, checked_range, named_path, path_of, store_of
 
 if TYPE_CHECKING:
     from k31ctl.fetch.inspection import Inspection
@@ -70,8 +70,9 @@ def verify(
     from k31ctl.fetch.verify import Wanted, repair_checkpoint, verify_checkpoint
     from k31ctl.fetch.watch import Watch
 
-    checked_count("--jobs", jobs, least=0, most=256)
-    checked_count("--connections", connections, least=1, most=64)
+    checked_range("--jobs", jobs, least=0, most=256)
+    checked_range("--connections", connections, least=1, most=64)
+    checked_range("--retries", retries, least=0)
     wanted = Wanted(
         deepest=deepest_of(sizes=sizes, deep=deep),
         manifest=path_of(manifest),
@@ -119,5 +120,5 @@ def write_tiny(
     """
     from k31ctl.tiny.checkpoint import write_tiny as written
 
-    checked_count("--seed", seed, least=0, most=None)
+    checked_range("--seed", seed, least=0)
     return written(store_of(profiles), named_path("folder", folder), model=model, seed=seed)

@@ -7,7 +7,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from k31ctl.api.given import Folders, checked_count, store_of
+from k31ctl.api.given import (
+    Folders,
+    checked_kind,
+    checked_options,
+    checked_positive,
+    checked_range,
+    named_path,
+    store_of,
+    texts_of,
+)
 from k31ctl.catalog.models import repository
 from k31ctl.errors import UsageError
 from k31ctl.fetch.events import Event, Finished, Planned
@@ -68,13 +77,14 @@ class FetchOptions(TypedDict, total=False):
     """The options of ``k31ctl fetch``, under the same names.
 
     ``limit_rate`` is in bytes per second, ``stall`` in seconds, ``between`` a span of hours such as
-    ``22:00-06:00``. ``layers``, ``experts``, ``tensors`` and ``rank`` choose a part.
+    ``22:00-06:00``. ``layers``, ``experts``, ``tensors`` and ``rank`` choose a part. One text
+    stands for a list of it.
     """
 
     revision: str
-    include: Sequence[str]
-    exclude: Sequence[str]
-    endpoint: Sequence[str]
+    include: str | Sequence[str]
+    exclude: str | Sequence[str]
+    endpoint: str | Sequence[str]
     connections: int
     limit_rate: float | None
     between: str | None
@@ -83,11 +93,11 @@ class FetchOptions(TypedDict, total=False):
     accepted_by: str | None
     layers: str | None
     experts: str | None
-    tensors: Sequence[str]
+    tensors: str | Sequence[str]
     rank: int | None
     tp: int | None
     pp: int | None
-    from_peer: Sequence[str]
+    from_peer: str | Sequence[str]
     offline: bool
     wait: bool
     sync: bool
@@ -122,7 +132,8 @@ def download(
     """
     plan: FetchPlan | PartPlan | None = None
     finished: Finished | None = None
-    with closing(fetch_job(model_or_repo, to, on_retry=on_retry, **options).events()) as events:
+    job = _checked_job("download", model_or_repo, to, on_retry, options)
+    with closing(job.events()) as events:
         for event in events:
             match event:
                 case Planned():
@@ -148,7 +159,21 @@ def download_plan(
 
     >>> print(download_plan("moonshotai/Kimi-K3", "weights").bytes_to_get)
     """
-    return fetch_job(model_or_repo, to, on_retry=None, **options).look()
+    return _checked_job("download_plan", model_or_repo, to, None, options).look()
+
+
+def _checked_job(
+    function: str,
+    model_or_repo: str,
+    to: str | Path,
+    on_retry: OnRetry | None,
+    options: FetchOptions,
+) -> FetchJob:
+    """Return the job of a function's arguments; raises UsageError for one of another kind."""
+    checked_kind("model_or_repo", model_or_repo, str)
+    checked_options(function, FetchOptions, options)
+    named_path("to", to)
+    return fetch_job(model_or_repo, to, on_retry=on_retry, **options)
 
 
 def fetch_job(
@@ -157,9 +182,9 @@ def fetch_job(
     *,
     on_retry: OnRetry | None,
     revision: str = "main",
-    include: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    endpoint: Sequence[str] = (),
+    include: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
+    endpoint: str | Sequence[str] = (),
     connections: int = 8,
     limit_rate: float | None = None,
     between: str | None = None,
@@ -168,38 +193,43 @@ def fetch_job(
     accepted_by: str | None = None,
     layers: str | None = None,
     experts: str | None = None,
-    tensors: Sequence[str] = (),
+    tensors: str | Sequence[str] = (),
     rank: int | None = None,
     tp: int | None = None,
     pp: int | None = None,
-    from_peer: Sequence[str] = (),
+    from_peer: str | Sequence[str] = (),
     offline: bool = False,
     wait: bool = True,
     sync: bool = True,
     profiles: Folders = (),
 ) -> FetchJob:
     """Return a download ready to look or to begin; raises UsageError for options that exclude."""
-    checked_count("--connections", connections, least=1, most=64)
-    checked_count("--retries", retries, least=0, most=None)
+    checked_range("--connections", connections, least=1, most=64)
+    checked_range("--retries", retries, least=0)
+    checked_range("--stall", stall, least=0.1)
+    checked_range("--rank", rank, least=0)
+    checked_range("--tp", tp, least=1)
+    checked_range("--pp", pp, least=1)
+    checked_positive("--limit-rate", limit_rate)
     part = asked_part(
         layers=layers,
         experts=experts,
-        tensors=tensors,
+        tensors=texts_of(tensors),
         rank=rank,
         tp=tp,
         pp=pp,
         files_are_chosen=bool(include or exclude),
     )
-    target = str(to)
+    target, peers = str(to), texts_of(from_peer)
     hub = hub_for(
         Network(
-            endpoints=tuple(endpoint) or _endpoints(),
+            endpoints=texts_of(endpoint) or _endpoints(),
             token=token_from_environment(),
             stall_s=stall,
             max_retries=retries,
             on_retry=on_retry,
         ),
-        peers=from_peer,
+        peers=peers,
         is_offline=offline,
         folder=Path(target),
     )
@@ -211,7 +241,7 @@ def fetch_job(
     )
     request: FetchRequest | PartRequest
     if part is not None:
-        _require_hub_and_folder(from_peer, target)
+        _require_hub_and_folder(peers, target)
         request = PartRequest(
             revision=revision,
             folder=Path(target),
@@ -227,8 +257,8 @@ def fetch_job(
             repo=repo,
             revision=revision,
             folder=Path(target),
-            include=tuple(include),
-            exclude=tuple(exclude),
+            include=texts_of(include),
+            exclude=texts_of(exclude),
             connections=connections,
             rate_bytes_per_s=limit_rate,
             wait=wait,

@@ -71,6 +71,11 @@ def several(given: Entry | Collection[Entry] | None) -> tuple[Entry, ...]:
     return tuple(given) if isinstance(given, Collection) else (given,)
 
 
+def texts_of(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return texts, of which one may stand for itself."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
 def store_of(profiles: Folders) -> Store:
     """Return the profiles, with those of these folders before ours."""
     return Store(default_folders(paths_of("profiles", profiles)))
@@ -127,13 +132,16 @@ def checked_positive(name: str, value: float | None) -> None:
         raise UsageError(f"{value} is not above 0", where=name, remedy=f"give {name} more than 0")
 
 
-def checked_count(name: str, value: int | None, *, least: int, most: int | None) -> None:
-    """Refuse a count outside of its bounds, both of which are allowed."""
-    if value is not None and (value < least or (most is not None and value > most)):
-        bounds = f"at least {least}" if most is None else f"{least} to {most}"
-        raise UsageError(
-            f"{value} is not {bounds}", where=name, remedy=f"give {name} a number of {bounds}"
-        )
+def checked_range(
+    name: str, value: float | None, *, least: float, most: float | None = None
+) -> None:
+    """Refuse a number outside of its bounds, both of which are allowed, as a command would."""
+    if value is None or (value >= least and (most is None or value <= most)):
+        return
+    bounds = f"{least} or more" if most is None else f"between {least} and {most}"
+    raise UsageError(
+        f"{value} is not {bounds}", where=name, remedy=f"give {name} a number that is {bounds}"
+    )
 
 
 def known_ids(option: str, given: Iterable[str] | None, known: Collection[str]) -> frozenset[str]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from k31ctl.api.given import (
     Folders,
-    checked_count,
     checked_options,
+    checked_range,
     chosen,
     chosen_or_none,
     path_of,
@@ -192,7 +192,7 @@ def launch_of(
         else checked_name("--model-path", model_path)
     )
     _require_whole(folder)
-    checked_count("--port", port, least=0, most=65_535)
+    checked_range("--port", port, least=0, most=65_535)
     asked = Asked(
         role=Role.UNIFIED,
         layout=wish.layout,

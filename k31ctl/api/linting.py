@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from k31ctl.api.given import Folders, checked_count, checked_kind, store_of
+from k31ctl.api.given import Folders, checked_kind, checked_range, store_of
 from k31ctl.api.hardware import node_named
 from k31ctl.core.layout_rules import MOST_RANKS
 
@@ -72,7 +72,7 @@ def lint_wish(
     """Return what the caller says about a launch beside its file."""
     from k31ctl.serve.lint import Asked
 
-    checked_count("--nodes", nodes, least=1, most=MOST_RANKS)
+    checked_range("--nodes", nodes, least=1, most=MOST_RANKS)
     return Asked(
         engine=engine,
         hardware=on,

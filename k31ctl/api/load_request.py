@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from k31ctl.api.bounds import MOST_ACCEPTED, MOST_RATE
-from k31ctl.api.given import checked_count
+from k31ctl.api.given import checked_range
 from k31ctl.core.workload import USUAL_OUTPUT_TOKENS, AskedWorkload
 from k31ctl.errors import UsageError
 
@@ -32,7 +32,7 @@ def asked_workload(
             raise UsageError(
                 f"{count} tokens are none", where=name, remedy=f"give {name} at least 1"
             )
-    checked_count("--concurrency", concurrency, least=1, most=1_000_000)
+    checked_range("--concurrency", concurrency, least=1, most=1_000_000)
     if not 0 <= cached_fraction < 1:
         raise UsageError(
             f"{cached_fraction} is not a fraction of at least 0 and below 1",

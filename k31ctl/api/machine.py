@@ -192,7 +192,7 @@ def smoke_run(
 
 
 def require_engine() -> None:
-    """Raise InputError where the libraries of the embedded engine are not installed."""
+    """Raise InputError where the libraries of the embedded engine are missing or will not load."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise InputError(
@@ -200,6 +200,14 @@ def require_engine() -> None:
             where="this Python",
             remedy="pip install 'k31ctl[engine]'",
         )
+    try:
+        Path.cwd()
+    except OSError:  # a library of torch ends the process there
+        raise InputError(
+            "the working folder is gone, and torch does not load without one",
+            where="the working folder",
+            remedy="change to a folder that exists",
+        ) from None
 
 
 def checked_device(text: str) -> str:

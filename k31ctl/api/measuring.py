@@ -8,10 +8,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from k31ctl.api.given import (
-    checked_count,
     checked_kind,
     checked_options,
     checked_positive,
+    checked_range,
     path_of,
     several,
 )
@@ -144,19 +144,22 @@ def asked_load(
     """Return the load that is asked for; ``plan`` is the document at its path, for the record."""
     from k31ctl.bench.asked import AskedLoad
 
-    checked_count("concurrency", min(several(concurrency), default=None), least=1, most=None)
-    checked_count("requests", requests, least=1, most=None)
-    checked_count("repeat", repeat, least=1, most=None)
-    checked_count("warmup", warmup, least=0, most=None)
+    checked_range("concurrency", min(several(concurrency), default=None), least=1)
     checked_positive("rate", min(several(rate), default=None))
-    for name, value in (
-        ("speed", speed),
-        ("duration", duration),
-        ("time_budget", time_budget),
-        ("timeout", timeout),
-        ("gap_timeout", gap_timeout),
-    ):
-        checked_positive(name, value)
+    checked_range("requests", requests, least=1)
+    checked_range("repeat", repeat, least=1, most=100)
+    checked_range("warmup", warmup, least=0)
+    checked_range("turns", turns, least=1)
+    checked_range("images", images, least=0, most=64)
+    checked_range("most_in_flight", most_in_flight, least=1, most=60_000)
+    checked_range("speed", speed, least=0.001)
+    checked_range("burstiness", burstiness, least=0.01, most=1000.0)
+    checked_range("time_budget", time_budget, least=1.0)
+    checked_range("think", think, least=0.0)
+    for name, share in (("spread", spread), ("shared_prefix", shared_prefix)):
+        checked_range(name, share, least=0.0, most=1.0)
+    for name, value in (("duration", duration), ("timeout", timeout), ("gap_timeout", gap_timeout)):
+        checked_range(name, value, least=0.1)
     return AskedLoad(
         url=url,
         concurrency=several(concurrency),
@@ -258,10 +261,11 @@ def conformance_request(
     """Return what is asked of an endpoint; raises UsageError for an unknown check."""
     from k31ctl.bench.conformance.job import ConformanceRequest
     from k31ctl.bench.conformance.registry import chosen
+    from k31ctl.bench.endpoint import key_in
 
     return ConformanceRequest(
         url=url,
-        token=os.environ.get(api_key_env) or None,
+        token=key_in(api_key_env, os.environ),
         is_http2=http2,
         environment=os.environ,
         model=model,

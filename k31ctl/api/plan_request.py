@@ -11,7 +11,7 @@ from k31ctl.api.bounds import (
     MOST_USD_PER_HOUR,
     MOST_USD_PER_KWH,
 )
-from k31ctl.api.given import checked_count, checked_ratio, chosen, chosen_or_none, path_of, several
+from k31ctl.api.given import checked_range, checked_ratio, chosen, chosen_or_none, path_of, several
 from k31ctl.api.load_request import asked_workload, contexts_of, simulation_request
 from k31ctl.core.costing import CostRequest
 from k31ctl.core.kv_cache import IndexFormat, KvFormat, StateDtype
@@ -152,13 +152,13 @@ def plan_request(
     checked_ratio("--memory-fraction", memory_fraction, most=1)
     checked_ratio("--state-ratio", state_ratio, most=1000)
     for name, size in (("tp", tp), ("pp", pp), ("dp", dp), ("ep", ep), ("dcp", dcp)):
-        checked_count(f"--{name}", size, least=1, most=None)
-    checked_count("--nodes", nodes, least=1, most=MOST_RANKS)
-    checked_count("--draft-tokens", draft_tokens, least=0, most=64)
-    checked_count("--state-slots", state_slots, least=1, most=64)
-    checked_count("--chunk-tokens", chunk_tokens, least=1, most=1 << 24)
-    checked_count("--lora", lora, least=1, most=65_536)
-    checked_count("--seed", seed, least=0, most=None)
+        checked_range(f"--{name}", size, least=1)
+    checked_range("--nodes", nodes, least=1, most=MOST_RANKS)
+    checked_range("--draft-tokens", draft_tokens, least=0, most=64)
+    checked_range("--state-slots", state_slots, least=1, most=64)
+    checked_range("--chunk-tokens", chunk_tokens, least=1, most=1 << 24)
+    checked_range("--lora", lora, least=1, most=65_536)
+    checked_range("--seed", seed, least=0)
     tier = chosen_or_none(Tier, offload, where="--offload")
     _check_companions(kv_memory=kv_memory, offload=tier, resident_experts=resident_experts)
     played = None
@@ -202,7 +202,7 @@ def _check_cells(contexts: tuple[int, ...], batches: tuple[int, ...]) -> None:
                 where=name,
                 remedy=f"give {name} a shorter list",
             )
-        checked_count(name, min(entries), least=1, most=None)
+        checked_range(name, min(entries), least=1)
     if len(contexts) * len(batches) > MOST_CELLS:
         raise UsageError(
             f"{len(contexts)} contexts at {len(batches)} batch sizes are more than "
@@ -222,7 +222,7 @@ def _check_companions(
             where="--kv-memory",
             remedy="give it a size such as 42.23GiB, or leave it out",
         )
-    checked_count("--resident-experts", resident_experts, least=0, most=None)
+    checked_range("--resident-experts", resident_experts, least=0)
     if resident_experts is not None and offload is None:
         raise UsageError(
             f"{resident_experts} experts can only stay where the others leave",

@@ -8,9 +8,9 @@ from k31ctl.api.bounds import MOST_LINK_BYTES_PER_S, MOST_NODES
 from k31ctl.api.further import DEFAULT_STORAGE, further_answers
 from k31ctl.api.given import (
     Folders,
-    checked_count,
     checked_kind,
     checked_options,
+    checked_range,
     checked_ratio,
     chosen,
     path_of,
@@ -148,7 +148,7 @@ def search_with_prices(
     ):
         checked_kind(name, value, kind)
     checked_options("search", PlanOptions, options)
-    checked_count("--max-nodes", max_nodes, least=1, most=MOST_NODES)
+    checked_range("--max-nodes", max_nodes, least=1, most=MOST_NODES)
     request = plan_request(plays=False, **options)
     store = store_of(profiles)
     loaded = load_model(store, model)

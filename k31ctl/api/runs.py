@@ -130,6 +130,7 @@ def calibrate(
                 run=run.where,
                 command=run.command,
                 server=run.version,
+                max_model_len=run.max_model_len,
                 deployed=each.deployed,
                 stages=run.stages,
             )

@@ -5,16 +5,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from k31ctl.bench.events import Finished
-from k31ctl.bench.record import ROWS_FILE, RUN_FILE, SCHEMA, made_with, plain
+from k31ctl.bench.record import ROWS_FILE, SCHEMA, made_with, plain
 from k31ctl.bench.recovered import recovered_stage
 from k31ctl.bench.repeats import metric_names
+from k31ctl.bench.saved import MOST_BYTES, not_whole, read_saved
 from k31ctl.errors import InputError
 from k31ctl.outside_json import parsed
+from k31ctl.regular_file import read_regular
 from k31ctl.values import frozen
 
-_DOCUMENT: Final = "k31ctl/bench/v1"
-_MOST_BYTES: Final = 1 << 28
-_REMEDY: Final = "name a folder of k31ctl bench --out, or a file of k31ctl bench --json"
 FAILED: Final = "failed_fraction"
 
 
@@ -52,39 +51,20 @@ class PastRun:
 
 def read_run(path: Path) -> PastRun:
     """Read a run; raises InputError where it is none."""
-    file = path / RUN_FILE if path.is_dir() else path
-    document = _document(file, str(path))
-    schema = document.get("schema")
-    if schema == SCHEMA:
-        head, stages, state = document, document.get("stages"), document.get("state")
-    elif schema == _DOCUMENT and isinstance(document.get("result"), dict):
-        result = document["result"]
-        head = document | {"server": result.get("server")}
-        stages = result.get("sweep")
-        state = "interrupted" if result.get("is_interrupted") else "complete"
-    else:
-        raise InputError(
-            f"not a measurement: its schema is {str(schema)[:40]!r}",
-            where=str(path),
-            remedy=_REMEDY,
-        )
+    saved = read_saved(path)
     try:
         return PastRun(
-            where=str(path),
-            state=str(state),
-            inputs=dict(head["inputs"]),
-            files=tuple(str(found["sha256"]) for found in head.get("files") or ()),
-            server=dict(head["server"]),
-            made_with={name: head[name] for name in made_with() if name in head},
-            stages=tuple(_stage(stage) for stage in stages or ()),
-            whole=document,
+            where=saved.where,
+            state=saved.state,
+            inputs=dict(saved.whole["inputs"]),
+            files=tuple(str(found["sha256"]) for found in saved.whole.get("files") or ()),
+            server=saved.server,
+            made_with={name: saved.whole[name] for name in made_with() if name in saved.whole},
+            stages=tuple(_stage(stage) for stage in saved.stages),
+            whole=saved.whole,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(
-            f"not a whole measurement: {type(error).__name__.lower()} {str(error)[:60]}",
-            where=str(path),
-            remedy=_REMEDY,
-        ) from None
+        raise not_whole(saved.where, f"{type(error).__name__.lower()} {error}") from None
 
 
 def read_page(path: Path) -> dict[str, Any]:
@@ -126,7 +106,8 @@ def _recovered(folder: Path, number: int) -> tuple[dict[str, Any], dict[str, Any
 def _series(folder: Path, number: int) -> dict[str, Any] | None:
     """The curves of a stage, None where the record does not have them whole."""
     try:
-        found = parsed((folder / f"series-{number}.json").read_text(encoding="utf-8"))
+        path = folder / f"series-{number}.json"
+        found = parsed(read_regular(path, most_bytes=MOST_BYTES))
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
@@ -144,22 +125,6 @@ def past_run(finished: Finished, inputs: Mapping[str, Any]) -> PastRun:
         stages=tuple(_stage(plain(stage)) for stage in finished.stages),
         whole={},
     )
-
-
-def _document(file: Path, where: str) -> dict[str, Any]:
-    try:
-        if file.stat().st_size > _MOST_BYTES:
-            raise InputError("larger than 256 MiB", where=where, remedy=_REMEDY)
-        found = parsed(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(
-            f"cannot be read: {(error.strerror or 'failed').lower()}", where=where, remedy=_REMEDY
-        ) from None
-    except ValueError:
-        raise InputError("not JSON", where=where, remedy=_REMEDY) from None
-    if not isinstance(found, dict):
-        raise InputError("not a measurement", where=where, remedy=_REMEDY)
-    return found
 
 
 def _stage(stage: Mapping[str, Any]) -> PastStage:

@@ -53,6 +53,7 @@ def hw(
 
     from k31ctl.core.measured_host import gpu_node, processor_node
     from k31ctl.host.host_rates import host_rates
+    from k31ctl.report.files import require_writable
     from k31ctl.report.hardware import show_hardware, told
 
     num_bytes = _DISK_BYTES if disk_size is None else disk_size
@@ -68,6 +69,7 @@ def hw(
             where="--out",
             remedy="give a file that ends in .yaml, such as this-host.yaml",
         )
+    require_writable(out)
     rates = told(host_rates(disk, num_bytes=num_bytes, asks_torch=torch))
     today = datetime.now(UTC).date()
     if rates.gpus is None:

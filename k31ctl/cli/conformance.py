@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from k31ctl import units
-from k31ctl.cli.bench_options import Http2Opt, KeyOpt, ModelOpt
+from k31ctl.cli.bench_options import Http2Opt, KeyOpt
+from k31ctl.cli.bench_request_options import ModelOpt
 from k31ctl.cli.options import GateOpt, JsonOpt, JunitOpt, said
 
 _WHAT, _HOW = "Checks", "How"

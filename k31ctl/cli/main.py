@@ -9,7 +9,7 @@ from typing import Final
 
 import typer
 
-from k31ctl.cli.mistakes import Mistake, is_help, usage_error
+from k31ctl.cli.mistakes import Mistake, is_help, refuse_empty_words, usage_error
 from k31ctl.cli.options import DebugOpt, VersionOpt
 from k31ctl.errors import InputError, K31Error, UsageError
 from k31ctl.report.failure import show_failure
@@ -83,6 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     own, debug = _without_debug(given)
     own = _with_default(own)
     try:
+        refuse_empty_words(own, num_command_words=2 if own and own[0] in GROUPS else 1)
         _run(own)
     except K31Error as error:
         if debug:

@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Sequence
+from itertools import pairwise, takewhile
 from typing import Any, Final
 
 import typer
@@ -21,6 +22,24 @@ _NOT_A_CHOICE: Final = re.compile(r"'(.*)' is not one of (.*)", re.DOTALL)
 def is_help(mistake: Exception) -> bool:
     """Whether it only says that no command was given, for which the help is already shown."""
     return not str(mistake) and not isinstance(mistake, typer.BadParameter)
+
+
+def refuse_empty_words(arguments: Sequence[str], *, num_command_words: int) -> None:
+    """Raise UsageError for an empty word before a bare ``--``: it names nothing.
+
+    Words are looked at as they are typed: of an empty path typer makes the working folder.
+    """
+    for before, word in pairwise(("", *takewhile("--".__ne__, arguments))):
+        option, has_value, value = word.partition("=") if word.startswith("--") else ("", "", word)
+        if value.strip() or (option and not has_value):
+            continue
+        asked_of = option or (before if before.startswith("-") else "")
+        words = (text for text in (*arguments[:num_command_words], asked_of) if text.strip())
+        raise UsageError(
+            "an empty name names nothing",
+            where=" ".join(("k31ctl", *words, "''")),
+            remedy="write what is meant, such as . for this folder, or leave it out",
+        )
 
 
 def usage_error(mistake: Exception) -> UsageError:

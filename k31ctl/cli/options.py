@@ -40,19 +40,6 @@ def said(name: str, read: Callable[[str], T]) -> Callable[[str], T]:
     return parser
 
 
-def path_at(name: str) -> Callable[[str], Path]:
-    """Return the parser of paths of an option; it refuses an empty one, which names nothing."""
-
-    def path(text: str) -> Path:
-        if not text.strip():
-            raise ValueError("an empty name is no folder and no file; write . for this folder")
-        return Path(text)
-
-    read = said(name, path)
-    read.__name__ = path.__name__  # the help of an argument shows it
-    return read
-
-
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= 10**9):
         raise ValueError(f"{text[:60]!r} is not a whole number from 1 to 1000000000; write 1,8,32")

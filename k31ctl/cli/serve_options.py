@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from k31ctl import units
-from k31ctl.cli.options import path_at, said
+from k31ctl.cli.options import said
 from k31ctl.errors import UsageError
 from k31ctl.serve.asked import Aim, Target
 
@@ -91,7 +91,6 @@ OutOpt = Annotated[
     typer.Option(
         "--out",
         metavar="DIR",
-        parser=path_at("--out"),
         help="Write all files here.",
         rich_help_panel="Output",
     ),

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from k31ctl.cli.options import JsonOpt, ProfilesOpt, path_at
+from k31ctl.cli.options import JsonOpt, ProfilesOpt
 
 NewFolderArg = Annotated[
     Path,
-    typer.Argument(metavar="DIR", parser=path_at("DIR"), help="A new or empty folder."),
+    typer.Argument(metavar="DIR", help="A new or empty folder."),
 ]
 TinyModelOpt = Annotated[
     str, typer.Option("--model", metavar="NAME", help="kimi-k3.1-pro, kimi-k3 or kimi-linear.")

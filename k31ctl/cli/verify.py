@@ -7,13 +7,12 @@ import typer
 
 from k31ctl.cli.fetch_options import ConnectionsOpt, EndpointOpt, RetriesOpt
 from k31ctl.cli.inspect import AgainstOpt
-from k31ctl.cli.options import GateOpt, JsonOpt, ProfilesOpt, path_at
+from k31ctl.cli.options import GateOpt, JsonOpt, ProfilesOpt
 
 FolderArg = Annotated[
     Path,
     typer.Argument(
         metavar="DIR",
-        parser=path_at("DIR"),
         help="A folder with safetensors files.",
     ),
 ]

@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from k31ctl.cli.options import path_at
-
 CachedFractionOpt = Annotated[
     float,
     typer.Option(
@@ -38,7 +36,6 @@ CalibrationOpt = Annotated[
     typer.Option(
         "--calibration",
         metavar="FILE",
-        parser=path_at("--calibration"),
         help="Speed parameters over ours, such as calibrate writes.",
         rich_help_panel="Output",
     ),

@@ -24,13 +24,26 @@ INFORMED = 0.7
 
 @frozen
 class SiteRun:
-    """A run of a deployment: its stages, and what the record says of where it came from."""
+    """A run of a deployment: its stages, and what the record says of where it came from.
+
+    ``max_model_len`` is the longest context by the server's word, None where it does not tell.
+    """
 
     run: str
     command: str
     server: str
+    max_model_len: int | None
     deployed: Deployed
     stages: tuple[Observed, ...]
+
+    @property
+    def served(self) -> Deployed:
+        """The deployment with the longest context that it really takes."""
+        known = (self.deployed.asked.max_model_len, self.max_model_len)
+        limit = min((most for most in known if most), default=None)
+        if limit is not None:  # what was answered was not too long
+            limit = max(limit, *(s.prompt_tokens + s.output_tokens for s in self.stages))
+        return replace(self.deployed, asked=replace(self.deployed.asked, max_model_len=limit))
 
 
 @frozen
@@ -141,7 +154,7 @@ def _scope(runs: Sequence[SiteRun]) -> Scope:
 
 def _distinct(runs: Sequence[SiteRun]) -> list[Deployed]:
     """One deployment of each kind: the loads that could be measured are the same on the others."""
-    return list({run.deployed.named: run.deployed for run in runs}.values())
+    return list({run.deployed.named: run.served for run in runs}.values())
 
 
 def _refused(lacking: Sequence[Missing], runs: Sequence[SiteRun]) -> RefusedError:
@@ -160,7 +173,7 @@ def _refused(lacking: Sequence[Missing], runs: Sequence[SiteRun]) -> RefusedErro
         f"the runs do not tell {named}: known within {group.before:.0%} before, "
         f"{group.after:.0%} after",
         where=", ".join(dict.fromkeys(run.run for run in runs)),
-        remedy=f"measure also {asked}, and give both runs",
+        remedy=f"measure also {asked}, and give all runs together",
         rule=RULE,
         source="docs/calibrate.md",
     )

@@ -9,11 +9,7 @@ from typing import Any, Final
 
 from k31ctl.errors import InputError, UsageError
 
-_SCRIPTS: Final = {
-    "vllm": "flag_script.py",
-    "sglang": "flag_script.py",
-    "tokenspeed": "flag_script_tokenspeed.py",
-}
+_SCRIPT: Final = Path(__file__).with_name("flag_script.py")
 _NAMES: Final = {"vllm": "vLLM", "sglang": "SGLang", "tokenspeed": "TokenSpeed"}
 _LONGEST_S: Final = 600
 _MAX_SHOWN: Final = 200
@@ -53,8 +49,7 @@ def extract_flags(engine: str, *, python: str, checked: str) -> dict[str, Any]:
 def _ask(engine: str, python: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "flags.json"
-        script = str(Path(__file__).with_name(_SCRIPTS[engine]))
-        command = [python, script, engine, str(answer)]
+        command = [python, str(_SCRIPT), engine, str(answer)]
         try:
             done = subprocess.run(
                 command,

@@ -1,18 +1,17 @@
 """Run by an engine's own interpreter: its parser, choices and variables, written as one JSON file.
 
-Takes the engine's name and the path to write. It needs nothing but the standard library and the
-engine; what an engine does not have is left out, never guessed. Help texts are not recorded.
+Takes the engine's name and the path to write; what is of one engine alone is in the script of its
+name. Both need nothing but the standard library and the engine; what an engine does not have is
+left out, never guessed. Help texts are not recorded.
 """
 
 import argparse
-import ast
 import contextlib
 import dataclasses
 import enum
 import importlib
 import importlib.metadata
 import json
-import os
 import re
 import sys
 import types
@@ -220,157 +219,6 @@ def declared_variables(envs: Any) -> dict[str, Any]:
     return found
 
 
-VLLM_OBJECTS = {
-    "--compilation-config": "CompilationConfig",
-    "--attention-config": "AttentionConfig",
-    "--speculative-config": "SpeculativeConfig",
-    "--kv-transfer-config": "KVTransferConfig",
-    "--kernel-config": "KernelConfig",
-    "--kv-events-config": "KVEventsConfig",
-    "--structured-outputs-config": "StructuredOutputsConfig",
-    "--eplb-config": "EPLBConfig",
-    "--profiler-config": "ProfilerConfig",
-    "--mamba-config": "MambaConfig",
-    "--ec-transfer-config": "ECTransferConfig",
-    "(cache)": "CacheConfig",
-    "(parallel)": "ParallelConfig",
-    "(scheduler)": "SchedulerConfig",
-    "(load)": "LoadConfig",
-}
-
-
-def vllm() -> dict[str, Any]:
-    """Return what ``vllm serve`` reads."""
-    os.environ.setdefault("VLLM_TARGET_DEVICE", "cpu")
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    package = importlib.import_module("vllm")
-    flexible = importlib.import_module("vllm.utils.argparse_utils").FlexibleArgumentParser
-    places = ("vllm.entrypoints.common.cli_args", "vllm.entrypoints.openai.cli_args")
-    place = next(p for p in places if maybe(p, "make_arg_parser"))
-    parser = maybe(place, "make_arg_parser")(flexible(prog="vllm serve"))
-    objects = {}
-    for flag, name in VLLM_OBJECTS.items():
-        homes = ("", ".cache", ".kernel", ".mamba", ".kv_events", ".ec_transfer")
-        kind = next((k for h in homes if (k := maybe(f"vllm.config{h}", name))), None)
-        if kind is not None and dataclasses.is_dataclass(kind):
-            objects[flag] = {"class": name, "fields": fields_of(kind)}
-    registry = maybe("vllm.model_executor.models.registry", "ModelRegistry")
-    architectures = registry.get_supported_archs() if registry else ()
-    return {
-        "version": package.__version__,
-        "command": "vllm serve",
-        "method": f"{place}.make_arg_parser",
-        "flags": flags_of(parser),
-        "runtime_choices": vllm_choices(),
-        "config_objects": objects,
-        "environment_variables": vllm_variables(),
-        "environment_names_in_source": quoted_names(package, "VLLM_|AITER_"),
-        "kimi_architectures": sorted(a for a in architectures if "Kimi" in a),
-    }
-
-
-def vllm_choices() -> dict[str, list[str]]:
-    """Return the values that vLLM checks after its parser."""
-    tables = (
-        ("--reasoning-parser", "vllm.reasoning", "ReasoningParserManager"),
-        ("--tool-call-parser", "vllm.tool_parsers", "ToolParserManager"),
-        ("--attention-backend", "vllm.v1.attention.backends.registry", "AttentionBackendEnum"),
-        (
-            "--attention-config.mla_prefill_backend",
-            "vllm.v1.attention.backends.mla.prefill.registry",
-            "MLAPrefillBackendEnum",
-        ),
-        ("--load-format", "vllm.model_executor.model_loader", "_LOAD_FORMAT_TO_MODEL_LOADER"),
-        ("--quantization", "vllm.model_executor.layers.quantization", "QUANTIZATION_METHODS"),
-        ("--kv-cache-dtype", "vllm.config.cache", "KV_CACHE_DTYPES"),
-        (
-            "--kv-transfer-config.kv_connector",
-            "vllm.distributed.kv_transfer.kv_connector.factory",
-            "KVConnectorFactory",
-        ),
-    )
-    found = {}
-    for flag, module, name in tables:
-        held = maybe(module, name)
-        if held is not None:
-            values = members_of(held)
-            found[flag] = values if flag == "--kv-cache-dtype" else sorted(values)
-    return found
-
-
-def members_of(held: Any) -> list[str]:
-    """Return the names that an enum, a registry or a list holds."""
-    for of in ("list_registered", "__members__", "_registry"):
-        inner = getattr(held, of, None)
-        if inner is not None:
-            return list(inner() if callable(inner) else inner)
-    return list(held)
-
-
-def vllm_variables() -> dict[str, Any]:
-    """Return the variables of vLLM with the types and defaults that its source declares."""
-    envs = importlib.import_module("vllm.envs")
-    declared = {}
-    for node in ast.walk(ast.parse(Path(str(envs.__file__)).read_text())):
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            for line in node.body:
-                if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-                    row = {"type": ast.unparse(line.annotation)}
-                    if line.value is not None:
-                        row["default"] = ast.unparse(line.value)
-                    declared[line.target.id] = row
-    return {name: declared.get(name, {}) for name in sorted(envs.environment_variables)}
-
-
-def sglang() -> dict[str, Any]:
-    """Return what ``sglang serve`` reads, and its router where that is installed."""
-    package = importlib.import_module("sglang")
-    parser = argparse.ArgumentParser(prog="sglang serve")
-    importlib.import_module("sglang.srt.server_args").ServerArgs.add_cli_args(parser)
-    rows = flags_of(parser)
-    sections = sglang_sections()
-    for row in rows:
-        row.pop("group", None)
-        if row["dest"] in sections:
-            row["group"] = sections[row["dest"]]
-    algorithms = maybe("sglang.srt.speculative.spec_info", "SpeculativeAlgorithm")
-    lists = vars(maybe("sglang.srt.arg_groups.choices") or types.ModuleType("none"))
-    found = {
-        "version": package.__version__,
-        "command": "sglang serve  (also: python -m sglang.launch_server)",
-        "method": "sglang.srt.server_args.ServerArgs.add_cli_args",
-        "flags": rows,
-        "runtime_choices": {"--speculative-algorithm": sglang_algorithms(algorithms)},
-        "choice_lists": {
-            name: plain(value)
-            for name, value in lists.items()
-            if name.isupper() and isinstance(value, list | tuple)
-        },
-        "environment_variables": declared_variables(maybe("sglang.srt.environ", "envs")),
-        "environment_names_in_source": quoted_names(package, "SGLANG_|AITER_"),
-    }
-    router = router_of("sglang_router.router_args", "sglang-router")
-    return {**found, "gateway": router} if router else found
-
-
-def sglang_algorithms(held: Any) -> list[str]:
-    """Return the names of the algorithms, whether they are an enum's or a class's."""
-    members = getattr(held, "__members__", None) or vars(held or type("none", (), {}))
-    return sorted(name for name in members if name.isupper() and not name.startswith("_"))
-
-
-def sglang_sections() -> dict[str, str]:
-    """Return the file that declares each field, as its group."""
-    groups = maybe("sglang.srt.arg_groups")
-    found: dict[str, str] = {}
-    folder = Path(groups.__file__).parent / "fields" if groups else Path(os.devnull)
-    for path in folder.glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                found.setdefault(node.target.id, path.stem)
-    return found
-
-
 def router_of(module: str, package: str) -> dict[str, Any] | None:
     """Return the flags of a router, or None where it is not installed."""
     kind = maybe(module, "RouterArgs")
@@ -382,9 +230,6 @@ def router_of(module: str, package: str) -> dict[str, Any] | None:
     return {"package": package, "version": version, "flags": flags_of(parser)}
 
 
-ENGINES = {"vllm": vllm, "sglang": sglang}
-
-
 def write(found: dict[str, Any], path: str) -> None:
     """Write what an engine reads, and with which torch it was asked."""
     torch = maybe("torch")
@@ -393,11 +238,12 @@ def write(found: dict[str, Any], path: str) -> None:
 
 
 def main(engine: str, path: str) -> None:
-    """Write what the engine reads."""
-    write(ENGINES[engine](), path)
+    """Write what the engine reads, as the script beside this one of its name asks it."""
+    script = importlib.import_module(f"flag_script_{engine}")
+    folder = str(Path(__file__).resolve().parent)
+    sys.path[:] = [entry for entry in sys.path if entry != folder]
+    write(getattr(script, engine)(sys.modules[__name__]), path)
 
 
 if __name__ == "__main__":
-    folder = str(Path(__file__).resolve().parent)
-    sys.path[:] = [entry for entry in sys.path if entry != folder]
     main(sys.argv[1], sys.argv[2])

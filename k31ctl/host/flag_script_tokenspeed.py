@@ -1,6 +1,6 @@
-"""Run by TokenSpeed's own interpreter: its parsers and variables, written as one JSON file.
+"""What ``ts serve`` reads, by TokenSpeed's own interpreter; ``flag_script.py`` runs it.
 
-Takes the engine's name and the path to write. TokenSpeed's kernels look for a GPU while they are
+TokenSpeed's kernels look for a GPU while they are
 imported; where there is none, a made-up one is described to them and what they then would load is
 replaced by modules that do nothing. Neither takes part in parsing, and what was replaced is told.
 """
@@ -14,10 +14,8 @@ import re
 import sys
 import types
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-FOLDER = str(Path(__file__).resolve().parent)
 MOST_STUBS = 200
 KERNELS = "tokenspeed_kernel"
 PLATFORM = f"{KERNELS}.platform"
@@ -169,14 +167,3 @@ def tokenspeed(common: Any) -> dict[str, Any]:
     if gateway is not None:
         found["gateway"] = gateway
     return {**found, "orchestrator": orchestrator(), "stubbed_modules": sorted(stubbed)}
-
-
-def main(path: str) -> None:
-    """Write what TokenSpeed reads."""
-    common = importlib.import_module("flag_script")
-    sys.path[:] = [entry for entry in sys.path if entry != FOLDER]
-    common.write(tokenspeed(common), path)
-
-
-if __name__ == "__main__":
-    main(sys.argv[2])

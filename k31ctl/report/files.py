@@ -39,6 +39,14 @@ def write_all(texts: Mapping[Path, str]) -> None:
         sys.stdout.write(texts[STANDARD_OUTPUT])
 
 
+def require_writable(*paths: Path | None) -> None:
+    """Raise InputError where one cannot be written, before the work that it is for; ``-`` can."""
+    for path in paths:
+        if path is not None and path != STANDARD_OUTPUT:
+            temporary, _ = _prepared(path, "")
+            temporary.unlink()
+
+
 def make_folder(path: Path) -> None:
     """Make a folder where there is none; InputError where that cannot be done."""
     try:

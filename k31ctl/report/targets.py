@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from k31ctl.errors import UsageError
-from k31ctl.report.files import STANDARD_OUTPUT, write_all
+from k31ctl.report.files import STANDARD_OUTPUT, require_writable, write_all
 from k31ctl.values import frozen
 
 
@@ -32,8 +32,10 @@ class Targets:
     html: Path | None = None
 
     def require_one(self, *, as_json: bool) -> None:
-        """Raise UsageError where two results would go to one place."""
-        require_apart(self.csv, self.markdown, self.junit, self.html, as_json=as_json)
+        """Raise UsageError where two results would go to one place, InputError where none can."""
+        paths = (self.csv, self.markdown, self.junit, self.html)
+        require_apart(*paths, as_json=as_json)
+        require_writable(*paths)
 
     @property
     def is_free(self) -> bool:

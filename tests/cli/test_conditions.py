@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ from tests.fuzz.real_documents import plan_document, record
 
 NOBODY = "http://127.0.0.1:9"
 COMMANDS = (
-    "plan", "plan --json", "plan --csv -", "serve kimi-k3 --as shell", "serve --as compose --json",
+    "plan", "plan --json", "plan --csv -", "plan --html {page}", "serve --as slurm --out {new}",
+    "serve kimi-k3 --as shell", "serve --as compose --json",
     "inspect {tiny}", "inspect {tiny} --json", "verify {tiny}", "licence kimi-k3", "licence {tiny}",
     "lint {launch}", "lint {launch} --format sarif",
     "fetch o/n --to {new} --retries 0 --endpoint " + NOBODY, "bench " + NOBODY,
@@ -29,6 +31,7 @@ COMMANDS = (
     "profiles list", "profiles show kimi-k3", "plan kimi-k4", "bench --nonsense", "plan {launch}",
 )  # fmt: skip
 FULL = Path("/dev/full")
+ENGINE = ("torch", "safetensors", "tiktoken", "PIL", "starlette", "uvicorn")
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Condition:
     unset: tuple[str, ...] = ()
     is_full: bool = False
     has_no_temporary: bool = False
+    has_no_working_folder: bool = False
 
 
 CONDITIONS = {
@@ -51,6 +55,7 @@ CONDITIONS = {
     "no home": Condition(unset=("HOME",)),
     "home is a file": Condition(environment={"HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null"}),
     "no folder for temporary files": Condition(has_no_temporary=True),
+    "no working folder": Condition(has_no_working_folder=True),
     "full disk": Condition(is_full=True),
 }
 
@@ -117,7 +122,11 @@ PAIRS = [
 
 @pytest.mark.parametrize(("command", "condition"), PAIRS)
 def test_a_command_ends_as_documented(
-    fresh: dict[str, str], monkeypatch: pytest.MonkeyPatch, command: str, condition: str
+    fresh: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    command: str,
+    condition: str,
 ) -> None:
     given = CONDITIONS[condition]
     if given.is_full and not FULL.exists():
@@ -129,6 +138,9 @@ def test_a_command_ends_as_documented(
     if given.has_no_temporary:
         monkeypatch.setattr(tempfile, "_get_default_tempdir", _no_temporary)
         monkeypatch.setattr(tempfile, "tempdir", None)
+    if given.has_no_working_folder:
+        monkeypatch.chdir(tmp_path)
+        tmp_path.rmdir()
     code, _, err = run(command, fresh, given)
     assert code in (0, 2, 3, 4, 6)
     assert "Traceback" not in err
@@ -136,6 +148,36 @@ def test_a_command_ends_as_documented(
         assert [line[:7] for line in err.splitlines()[-3:]] == ["error: ", "   at: ", "   do: "]
     litter = [p for p in Path(fresh["new"]).parent.rglob("*") if p.name.endswith(".tmp")]
     assert not litter
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"bench {NOBODY} --html {{new}}/page.html",
+        f"bench conformance {NOBODY} --junit {{new}}/tests.xml",
+        "bench hw --out {new}/host.yaml",
+        "smoke {tiny} --junit {new}/tests.xml",
+    ],
+)
+def test_what_cannot_be_written_is_told_before_hours_of_measuring(
+    fresh: dict[str, str], command: str
+) -> None:
+    code, out, err = run(command, fresh, Condition())
+    assert (code, out) == (3, "")
+    assert err.startswith("error: cannot write ")
+
+
+@pytest.mark.parametrize("command", ["serve {tiny} --engine embedded", "smoke {tiny}"])
+def test_torch_without_a_working_folder_is_refused(
+    fresh: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    if not all(map(find_spec, ENGINE)):
+        pytest.skip("the extra engine is not installed")
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    code, out, err = run(command, fresh, Condition())
+    assert (code, out) == (3, "")
+    assert err.startswith("error: the working folder is gone")
 
 
 def _no_temporary() -> str:

@@ -1,9 +1,13 @@
 """Mistakes that typer finds are told as all others are."""
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from typer.main import get_command
+
+from k31ctl.cli.main import app_with, main
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -50,3 +54,38 @@ def test_the_most_nodes_are_as_many_as_the_most_ranks(k31ctl: Run) -> None:
     done = k31ctl("plan", "--nodes", "4097")
     assert done.returncode == 2
     assert "4097 is not between 1 and 4096" in done.stderr
+
+
+def empty_words(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every argument, and every option with a value, of every command, given as an empty word."""
+    for name, each in getattr(command, "commands", {}).items():
+        yield from empty_words(each, (*words, name))
+    for parameter in command.params if words else ():
+        first = parameter.opts[0]
+        if not first.startswith("-"):
+            yield (*words, "")
+        elif not parameter.is_flag:
+            yield (*words, first, " ")
+            yield (*words, f"{first}=")
+
+
+def test_an_empty_name_is_one_mistake_whatever_it_is_of(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    every = set(empty_words(get_command(app_with())))
+    assert {("smoke", ""), ("bench", "diff", ""), ("serve", "--out=")} <= every
+    for words in (*every, ("",), ("bench", "compare", "run", ""), ("verify", "--deep", "")):
+        with pytest.raises(SystemExit) as stop:
+            main(words)
+        told = capsys.readouterr()
+        assert (stop.value.code, told.out) == (2, ""), words
+        assert told.err.startswith("error: an empty name names nothing\n   at: k31ctl "), words
+
+
+def test_an_empty_word_of_the_command_that_is_checked_is_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["lint", "--", "vllm", "serve", "moonshotai/Kimi-K3", "--served-model-name", ""])
+    assert stop.value.code == 4
+    assert "--served-model-name ''" in capsys.readouterr().out

@@ -133,7 +133,6 @@ def test_a_release_newer_than_the_catalog_is_warned_about(k31ctl: Run) -> None:
         (("kimi-k3", "--hosts", "a,b"), 2, "2 hosts are named for 1 nodes"),
         (("kimi-k3", "--nodes", "2", "--hosts", "a,a"), 2, "names a host twice"),
         (("kimi-k3", "--draft-tokens", "3"), 2, "there is no draft model"),
-        (("kimi-k3", "--out", ""), 2, "an empty name is no folder"),
         (("kimi-k3", "--engine", "vllm@"), 2, "'vllm@' names no version"),
         (("nothing", "--json"), 3, "no profile is called 'nothing'"),
     ],

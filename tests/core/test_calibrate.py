@@ -44,8 +44,17 @@ def measured(
     return [seen(where, step, each, noise=lambda: exp(random.gauss(0, noise))) for each in loads]
 
 
-def run_of(where: Deployed, stages: Sequence[Observed], name: str = "a run") -> SiteRun:
-    return SiteRun(run=name, command="", server="", deployed=where, stages=tuple(stages))
+def run_of(
+    where: Deployed, stages: Sequence[Observed], name: str = "a run", longest: int | None = None
+) -> SiteRun:
+    return SiteRun(
+        run=name,
+        command="",
+        server="",
+        max_model_len=longest,
+        deployed=where,
+        stages=tuple(stages),
+    )
 
 
 def fitted(*runs: SiteRun) -> Calibrated:
@@ -122,6 +131,16 @@ def test_one_load_is_refused_and_the_loads_asked_for_are_enough(users: int) -> N
     else:
         pytest.fail("measuring what was asked for is never enough")
     assert len(loads) > 1
+
+
+@pytest.mark.parametrize(("longest", "prompts"), [(None, {16_384}), (4096, {2048}), (1500, {1024})])
+def test_no_load_is_asked_for_that_the_server_would_refuse(
+    longest: int | None, prompts: set[int]
+) -> None:
+    stages = measured(B300, site(B300, 5), [load(64, 1024)], seed=5, noise=0.02)
+    with pytest.raises(RefusedError) as caught:
+        fitted(run_of(B300, stages, longest=longest))
+    assert {each.prompt_tokens for each in asked_for(caught.value.remedy)} == prompts
 
 
 def asked_for(remedy: str) -> list[Workload]:

@@ -3,7 +3,14 @@
 from typing import Final
 
 from k31ctl.bench.conformance.probe import Probe
-from k31ctl.bench.conformance.questions import FEW_TOKENS, FIRST, FIRST_STREAMED, SUM, asked
+from k31ctl.bench.conformance.questions import (
+    FEW_TOKENS,
+    FIRST,
+    FIRST_STREAMED,
+    SUM,
+    SUM_ANSWER,
+    asked,
+)
 from k31ctl.bench.conformance.reply import Reply, markup_in
 from k31ctl.bench.conformance.verdicts import (
     Outcome,
@@ -88,9 +95,7 @@ def reasoning_separated(probe: Probe) -> Outcome:
     if any(reply.is_cut and not reply.content for _, reply in ways):
         return _no_room(probe)
     for way, reply in ways:
-        fail_if(
-            not reply.content, f"{way}: the answer is empty, all is reasoning", SKIPPED_THINKING
-        )
+        judge_empty(reply, SUM_ANSWER, way)
     fields = [[name for name, text in reply.reasoning.items() if text] for _, reply in ways]
     known = " or ".join(ways[0][1].reasoning)
     fail_if(not any(fields), f"no reasoning in {known}", LOST_CHANNEL)
@@ -100,6 +105,13 @@ def reasoning_separated(probe: Probe) -> Outcome:
         f"reasoning is in {' and '.join(fields[0])} whole, in {' and '.join(fields[1])} streamed",
     )
     return passed(f"in {' and '.join(fields[0])}")
+
+
+def judge_empty(reply: Reply, answer: str, told: str) -> None:
+    """End the check where there is no answer: the service's fault if it stands in the reasoning."""
+    is_lost = not reply.content and answer in reply.thought
+    fail_if(is_lost, f"{told}: the answer is empty, all is reasoning", SKIPPED_THINKING)
+    unclear_if(not reply.content, f"{told}: the answer is empty, and not in the reasoning either")
 
 
 def _refuse_mixed(way: str, reply: Reply) -> None:

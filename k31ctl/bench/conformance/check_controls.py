@@ -127,6 +127,7 @@ def logprobs(probe: Probe) -> Outcome:
         return failed(f"they break the server: {reply.refusal}")
     if not reply.content and reply.is_cut:
         return inconclusive("the answer was cut before it began; raise --max-tokens")
+    unclear_if(not reply.content, "the answer is empty, and has no tokens to tell of")
     entries = _entries(reply.document)
     if not entries:
         return failed("logprobs are asked for and do not come")

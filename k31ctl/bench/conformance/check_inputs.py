@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from k31ctl.bench.conformance.check_answers import SKIPPED_THINKING
+from k31ctl.bench.conformance.check_answers import judge_empty
 from k31ctl.bench.conformance.picture import COLOUR, NUM_TOKENS, SIDE, picture_url
 from k31ctl.bench.conformance.probe import Probe
 from k31ctl.bench.conformance.questions import FEW_TOKENS, WORDS, asked, words
@@ -23,7 +23,8 @@ _LONE: Final = rb"a\ud83db\udc00c"
 _REPLACEMENT: Final = "\ufffd"
 _MARKS: Final = ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>")
 _NUM_MARKS: Final = 24
-_NEEDLE: Final = "The harbour master's number is 58213."
+_NUMBER: Final = "58213"
+_NEEDLE: Final = f"The harbour master's number is {_NUMBER}."
 _SPARE_TOKENS: Final = 64
 _LEAST_CONTEXT: Final = 1024
 _FRAME_TOKENS: Final = range(3 + 2, 3 + 16)  # three marks, and the text "image 512x512"
@@ -128,12 +129,9 @@ def long_context(probe: Probe) -> Outcome:
     fail_if(
         read < expected * 0.98, f"{told}: the prompt has {expected:,}, and was cut without a word"
     )
-    fail_if(
-        not reply.content and reply.finish == "stop",
-        f"{told}: the answer is empty, all is reasoning",
-        SKIPPED_THINKING,
-    )
-    unclear_if("58213" not in reply.content, f"{told}; the answer is {reply.content[:60]!r}")
+    if reply.finish == "stop":
+        judge_empty(reply, _NUMBER, told)
+    unclear_if(_NUMBER not in reply.content, f"{told}; the answer is {reply.content[:60]!r}")
     return passed(f"{told}, and what stood first is found")
 
 

@@ -109,7 +109,8 @@ def tool_choice(probe: Probe) -> Outcome:
     unclear_if(
         reply.is_cut and not reply.calls, "tool_choice required: the answer was cut before a call"
     )
-    fail_if(not reply.calls, "tool_choice required, and no tool is called", REQUIRED_EMPTY)
+    if not reply.calls:
+        return _none_required(probe)
     named = probe.try_ask("tool_choice by name", _required(_NAMED))
     if named.is_refused:
         return passed(f"none and required; a name is refused with {named.refusal}")
@@ -117,6 +118,14 @@ def tool_choice(probe: Probe) -> Outcome:
     is_called = {made.name for made in named.calls} == {"lookup_station"}
     fail_if(not is_called and not named.is_cut, "tool_choice by name, and that tool is not called")
     return passed("none, required and by name")
+
+
+def _none_required(probe: Probe) -> Outcome:
+    """What it means that no tool was called although one was required."""
+    told = "tool_choice required, and no tool is called"
+    if first_call(probe).calls:
+        return failed(told, REQUIRED_EMPTY)
+    return failed(f"{told}: not enforced, and left to a model that calls none when asked either")
 
 
 def _required(choice: Any) -> dict[str, Any]:

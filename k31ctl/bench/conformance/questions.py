@@ -7,6 +7,7 @@ from typing import Any, Final
 Chat = dict[str, Any]
 
 SUM: Final = "What is 17 + 25? Answer with the number only."
+SUM_ANSWER: Final = "42"
 FIRST: Final = "a short question"
 FIRST_STREAMED: Final = "the same question, streamed"
 TOOL: Final = "a question for a tool"

@@ -9,7 +9,7 @@ from k31ctl.values import frozen
 
 
 class Verdict(StrEnum):
-    """Failed is said on evidence against the service, never on a whim of the model."""
+    """Failed is said on evidence against the service, or of a promise that it did not force."""
 
     PASSED = "passed"
     FAILED = "failed"

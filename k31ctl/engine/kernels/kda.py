@@ -3,12 +3,15 @@
 B sequences, T tokens, H heads, K key channels, V value channels.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-_V_BLOCK = 32
+V_BLOCK = 32
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -35,25 +38,24 @@ def _recurrent(  # type: ignore[no-untyped-def]
     tl.store(place, S, mask=inside)
 
 
-def kda_recurrent(
-    q_BTHK: Tensor,
-    k_BTHK: Tensor,
-    v_BTHV: Tensor,
-    g_BTHK: Tensor,
-    beta_BTH: Tensor,
-    state_BHKV: Tensor,
-    *,
-    scale: float,
-) -> Tensor:
-    """Token by token: returns o [B, T, H, V] and leaves the new state in ``state_BHKV``."""
-    B, T, H, V = v_BTHV.shape
-    K = q_BTHK.shape[-1]
-    q, k, v, g, beta = (x.contiguous() for x in (q_BTHK, k_BTHK, v_BTHV, g_BTHK, beta_BTH))
-    state, out = state_BHKV.contiguous(), torch.empty_like(v)
-    grid = (B * H, triton.cdiv(V, _V_BLOCK))
-    sizes = {"K_BLOCK": triton.next_power_of_2(K), "V_BLOCK": _V_BLOCK}
-    with torch.cuda.device_of(q_BTHK):
-        _recurrent[grid](q, k, v, g, beta, state, out, scale, T, H, K, V, **sizes)
-    if state is not state_BHKV:
-        state_BHKV.copy_(state)
+def launched(kernel: Any, tensors: Sequence[Tensor], scale: float, **sizes: int) -> Tensor:
+    """Run a kernel over heads and blocks of value channels: returns o [B, T, H, V].
+
+    ``tensors`` are q, k, v, g, beta and the state, which is updated in place.
+    """
+    q, k, v, g, beta, state = (x.contiguous() for x in tensors)
+    (B, T, H, V), K, out = v.shape, q.shape[-1], torch.empty_like(v)
+    with torch.cuda.device_of(v):
+        grid = (B * H, triton.cdiv(V, V_BLOCK))
+        kernel[grid](
+            q, k, v, g, beta, state, out, scale, T, H, K, V,
+            K_BLOCK=max(16, triton.next_power_of_2(K)), V_BLOCK=V_BLOCK, **sizes,
+        )  # fmt: skip
+    if state is not tensors[-1]:
+        tensors[-1].copy_(state)
     return out
+
+
+def kda_recurrent(*tensors: Tensor, scale: float) -> Tensor:
+    """Token by token; the tensors are those of ``launched``."""
+    return launched(_recurrent, tensors, scale)

@@ -3,13 +3,13 @@
 B sequences, T tokens, H heads, K key channels, V value channels, C tokens of a chunk.
 """
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from k31ctl.engine.kernels.kda import launched
+
 _C = 16
-_V_BLOCK = 32
 # With four, Triton 3.9 spills four times as many registers on sm_90 (compiled, not measured).
 _WARPS = 8
 
@@ -38,10 +38,8 @@ def _chunked(  # type: ignore[no-untyped-def]
         row = (head // H * T + begin + token) * H + head % H
         is_here = begin + token < T
         keys, is_key = row[:, None] * K + key[None, :], is_here[:, None] & (key < K)[None, :]
-        values, is_value = (
-            row[:, None] * V + value[None, :],
-            is_here[:, None] & (value < V)[None, :],
-        )
+        values = row[:, None] * V + value[None, :]
+        is_value = is_here[:, None] & (value < V)[None, :]
         q_CK = tl.load(q + keys, mask=is_key, other=0.0) * scale
         k_CK = tl.load(k + keys, mask=is_key, other=0.0)
         g_CK = tl.load(g + keys, mask=is_key, other=0.0)
@@ -79,30 +77,6 @@ def _chunked(  # type: ignore[no-untyped-def]
     tl.store(place, S, mask=inside)
 
 
-def kda_chunked(
-    q_BTHK: Tensor,
-    k_BTHK: Tensor,
-    v_BTHV: Tensor,
-    g_BTHK: Tensor,
-    beta_BTH: Tensor,
-    state_BHKV: Tensor,
-    *,
-    scale: float,
-) -> Tensor:
-    """Chunk by chunk: returns o [B, T, H, V] and leaves the new state in ``state_BHKV``."""
-    B, T, H, V = v_BTHV.shape
-    K = q_BTHK.shape[-1]
-    q, k, v, g, beta = (x.contiguous() for x in (q_BTHK, k_BTHK, v_BTHV, g_BTHK, beta_BTH))
-    state, out = state_BHKV.contiguous(), torch.empty_like(v)
-    grid = (B * H, triton.cdiv(V, _V_BLOCK))
-    sizes = {
-        "C": _C,
-        "K_BLOCK": max(16, triton.next_power_of_2(K)),
-        "V_BLOCK": _V_BLOCK,
-        "num_warps": _WARPS,
-    }
-    with torch.cuda.device_of(v):
-        _chunked[grid](q, k, v, g, beta, state, out, scale, T, H, K, V, **sizes)
-    if state is not state_BHKV:
-        state_BHKV.copy_(state)
-    return out
+def kda_chunked(*tensors: Tensor, scale: float) -> Tensor:
+    """Chunk by chunk; the tensors are those of ``launched``."""
+    return launched(_chunked, tensors, scale, C=_C, num_warps=_WARPS)

@@ -28,6 +28,26 @@ def test_a_model_that_answers_beside_the_point_breaks_only_what_is_promised() ->
     found = results(Dull())
     assert failing(found) == {"json-schema", "json-object", "tool-choice"}
     assert found["tool-call"].verdict is Verdict.INCONCLUSIVE
+    assert "not enforced" in found["tool-choice"].detail
+
+
+class Lost(Service):
+    """Ends each message while it thinks, about something else or with the answer."""
+
+    def __init__(self, thought: str) -> None:
+        super().__init__()
+        self.thought = thought
+
+    def say(self, chat: Mapping[str, Any]) -> Said:
+        return Said(self.thought)
+
+
+def test_an_answer_that_no_one_gave_is_not_a_lost_one() -> None:
+    only = ["reasoning-separated", "long-context"]
+    assert failing(results(Lost("42, or is it 58213? I shall say so."), only=only)) == {*only}
+    only.append("logprobs")
+    found = results(Lost("I think of the sea, and of the ships on it."), only=only)
+    assert {found[name].verdict for name in only} == {Verdict.INCONCLUSIVE}
 
 
 class Restless(Service):

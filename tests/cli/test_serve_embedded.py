@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -121,6 +122,14 @@ def test_its_document_meets_its_schema_and_tells_the_address(tiny: Path) -> None
     ready = [line for line in memory["lines"] if line["key"] == "experts_ready_bytes"]
     assert [line["num_bytes"] for line in ready] == [1_000_000]
     assert any("plain torch, as asked" in path for path in document["result"]["paths"])
+
+
+def test_a_taken_port_is_told_before_anything_is_planned(tiny: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = refused(str(tiny), "--engine", "embedded", "--port", port)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "Address already in use\n" in done.stderr
 
 
 def test_what_does_not_fit_is_refused_with_a_way_out(tiny: Path) -> None:

@@ -67,6 +67,17 @@ def test_draws_follow_the_distribution_and_the_seed() -> None:
     assert drawn != [other.choose(HALVES) for _ in range(1500)]
 
 
+@pytest.mark.parametrize("limits", [{}, {"min_p": 0.4}])
+def test_draws_are_the_same_where_rounding_changes_the_order(limits: dict[str, float]) -> None:
+    noise = torch.rand((2, 500), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    one, other = (HALVES.repeat(100).double() + 1e-9 * noise).unbind()
+    assert one.argsort().tolist() != other.argsort().tolist()
+    sampling = Sampling(temperature=1.0, seed=5, **limits)  # type: ignore[arg-type]
+    first, second = Sampler(sampling), Sampler(sampling)
+    drawn = [first.choose(one) for _ in range(200)]
+    assert drawn == [second.choose(other) for _ in range(200)]
+
+
 def test_likelihoods_are_those_of_the_logits_whatever_the_temperature() -> None:
     told = likelihood(HALVES, 2, num_top=2)
     assert told.logprob == pytest.approx(math.log(0.125))

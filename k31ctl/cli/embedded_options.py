@@ -11,7 +11,6 @@ import typer
 from k31ctl import units
 from k31ctl.cli.options import said
 from k31ctl.errors import InputError, UsageError
-from k31ctl.regular_file import read_regular
 
 _PANEL: Final = "Embedded engine"
 _MOST_KEY_BYTES: Final = 4096
@@ -171,10 +170,11 @@ def api_key(file: Path | None) -> str | None:
     if file is None:
         return os.environ.get(API_KEY_VARIABLE) or None
     try:
-        key = read_regular(file, most_bytes=_MOST_KEY_BYTES).decode().strip()
+        with file.open("rb") as stream:  # a pipe as well: --api-key-file <(command)
+            key = stream.read(_MOST_KEY_BYTES + 1).decode().strip()
     except (OSError, UnicodeDecodeError):
         key = ""
-    if not key or not (key.isascii() and key.isprintable()):
+    if not key or len(key) > _MOST_KEY_BYTES or not (key.isascii() and key.isprintable()):
         raise InputError(
             "holds no key that can be read",
             where=f"--api-key-file {file}",

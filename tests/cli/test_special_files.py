@@ -23,7 +23,6 @@ NOBODY = "http://127.0.0.1:9"
         f"bench {NOBODY} --dataset /dev/zero",
         "calibrate {pipe} --out {new}",
         "verify {folder} --manifest {pipe}",
-        "serve {folder} --engine embedded --api-key-file {pipe}",
     ],
 )
 def test_what_is_no_file_is_refused_and_not_read(

@@ -55,8 +55,10 @@ $(LOOP): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m compileall -q k31ctl
 	touch $@ $(BASE)
 
+# pip compiles one file after another, for longer than a minute; here every core does.
 $(DEV): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,engine,kernels,oracles]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(ALONE)
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[dev,engine,kernels,oracles]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps $(ALONE)
+	$(BIN)/python -m compileall -qq --workers 0 $(VENV) || true  # some files need a newer Python
 	$(BIN)/python -m compileall -q k31ctl
 	touch $@ $(BASE) $(LOOP)

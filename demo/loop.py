@@ -13,7 +13,8 @@ from tests.fetch.hub_server import Answer, HubServer, running_hub
 
 REPO: Final = "demo/tiny-k31"
 SLOW_HUB_BYTES_PER_S: Final = 600_000  # so that there is a middle to be killed in
-# What these ask of a model is beyond one of random weights, and would be held against the service.
+# What these ask of a model is beyond one of random weights: calls and forms that are owed would be
+# held against the service, and the others would stay open.
 OF_THE_MODEL: Final = (
     *("reasoning-separated", "tool-choice", "json-schema", "json-object", "logprobs"),
     *("isolation", "long-context"),

@@ -1,5 +1,6 @@
 """``python -m k31ctl``, and what the installed program calls."""
 
+import io
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ def start() -> None:
     if interruptible:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _fill_closed_streams()
+    _buffer_output()
     # As an exit and not a death, so that half-written files go.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
@@ -34,6 +36,16 @@ def _fill_closed_streams() -> None:
     os.close(descriptor)
     if sys.stderr is None:
         sys.stderr = os.fdopen(_STDERR, "w")
+
+
+def _buffer_output() -> None:
+    """Have standard output take an answer whole: a bare file, as PYTHONUNBUFFERED leaves it, may
+    take less than it is given, and nobody is told.
+    """
+    raw = getattr(sys.stdout, "buffer", None)
+    if isinstance(raw, io.RawIOBase):
+        whole = io.BufferedWriter(raw)
+        sys.stdout = io.TextIOWrapper(whole, encoding=sys.stdout.encoding, line_buffering=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ What puts a test run into the background has it ignore interrupts or the end of 
 so would every process that a test starts and signals.
 """
 
+import gc
 import signal
 
 from hypothesis import settings
@@ -19,3 +20,9 @@ for number, usual in (
 ):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, usual)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what importing all tests made out of every later collection of garbage."""
+    gc.collect()
+    gc.freeze()

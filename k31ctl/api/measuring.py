@@ -258,10 +258,11 @@ def conformance_request(
     """Return what is asked of an endpoint; raises UsageError for an unknown check."""
     from k31ctl.bench.conformance.job import ConformanceRequest
     from k31ctl.bench.conformance.registry import chosen
+    from k31ctl.bench.endpoint import key_in
 
     return ConformanceRequest(
         url=url,
-        token=os.environ.get(api_key_env) or None,
+        token=key_in(api_key_env, os.environ),
         is_http2=http2,
         environment=os.environ,
         model=model,

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Final
 
 from k31ctl.bench.client import Limits
-from k31ctl.bench.endpoint import parse_endpoint
+from k31ctl.bench.endpoint import key_in, parse_endpoint
 from k31ctl.bench.images import Images
 from k31ctl.bench.request import BenchRequest
 from k31ctl.bench.stage import Sizes, Stage, closed_stage, open_stage, ramp_stage, trace_stage
@@ -85,7 +85,7 @@ def bench_request(
     return BenchRequest(
         endpoint=parse_endpoint(
             asked.url,
-            token=environment.get(asked.key_variable) or None,
+            token=key_in(asked.key_variable, environment),
             is_http2=asked.is_http2,
         ),
         environment=environment,

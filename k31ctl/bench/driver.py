@@ -78,6 +78,8 @@ class Driver:
             if now_s >= tell_s:
                 yield self._progress(now_s, (self._client.num_events - told) / _TELL_S)
                 tell_s, told = now_s + _TELL_S, self._client.num_events
+        if self._interrupt.is_set or self._end_s == self._start_s:
+            self._end_s = self._clock()  # what was waited for in vain took time as well
         for exchange in (*self._ended, *self._client.abandoned()):
             self._keep(self._tally_row(exchange), exchange)
         self._cpu_s = time.process_time() - self._cpu_s

@@ -3,14 +3,16 @@
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping
+from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from k31ctl.bench.http2 import ALPN, check_http2
-from k31ctl.errors import UsageError
+from k31ctl.errors import InputError, UsageError
 from k31ctl.shown_address import shown_address
 from k31ctl.values import frozen
 
+KEY_VARIABLE: Final = "K31CTL_API_KEY"
 _PORTS = {"http": 80, "https": 443}
 _REMEDY = "write http://HOST:PORT or https://HOST/v1"
 _TYPE = "Content-Type: application/json\r\n"
@@ -68,6 +70,22 @@ class Endpoint:
         if method == "POST":
             head += f"{_TYPE}Content-Length: {len(body)}\r\n"
         return head.encode("latin-1") + b"\r\n" + body
+
+
+def key_in(variable: str, environment: Mapping[str, str]) -> str | None:
+    """Return the key for an endpoint, None where the usual variable holds none.
+
+    Raises InputError where another holds none: somebody named it, and meant a key to be sent.
+    """
+    key = environment.get(variable) or None
+    if key is None and variable != KEY_VARIABLE:
+        shown = variable if variable.isidentifier() else "NAME"  # what is no name may be the key
+        raise InputError(
+            "the variable that is to hold the endpoint's key is empty or not set",
+            where=f"--api-key-env {shown}",
+            remedy="export it, or leave the option out where no key is needed",
+        )
+    return key
 
 
 def parse_endpoint(url: str, *, token: str | None, is_http2: bool = False) -> Endpoint:

@@ -37,7 +37,8 @@ def health(span: Span, client: Client, *, ttft: Spread | None, itl: Spread | Non
     lag, lateness = client.lag.read(), client.lateness.read()
     of_ttft = lag.mean_s / ttft.mean if ttft and ttft.mean else None
     of_itl = lag.mean_s / itl.mean if itl and itl.mean else None
-    cpu = span.cpu_s / max(span.end_s - span.start_s, 1e-9)
+    length_s = max(span.end_s - span.start_s, 1e-9)
+    cpu = span.cpu_s / length_s
     reasons = [
         f"the client's lag of {lag.mean_s * 1e3:.3g} ms is {fraction:.0%} of the mean {what}"
         for fraction, what in ((of_ttft, "TTFT"), (of_itl, "time between events"))
@@ -46,9 +47,8 @@ def health(span: Span, client: Client, *, ttft: Spread | None, itl: Spread | Non
     if cpu > MOST_CPU_FRACTION:
         reasons.append(f"the client used {cpu:.0%} of a processor core")
     wait_s = span.cpu_wait_s
-    if reasons and wait_s and wait_s > _MUCH_WAITING * (span.end_s - span.start_s):
-        share = wait_s / (span.end_s - span.start_s)
-        reasons.append(f"other processes had the cores for {share:.0%} of the time")
+    if reasons and wait_s and wait_s > _MUCH_WAITING * length_s:
+        reasons.append(f"other processes had the cores for {wait_s / length_s:.0%} of the time")
     return ClientHealth(
         cpu_s=span.cpu_s,
         cpu_wait_s=span.cpu_wait_s,

@@ -42,8 +42,8 @@ def read_run(path: Path) -> Run:
     Raises InputError for anything else, and where no stage ended.
     """
     saved = read_saved(path)
+    longest = saved.server.get("max_model_len")
     try:
-        longest = saved.server.get("max_model_len")
         run = Run(
             where=saved.where,
             stages=tuple(_stage(stage, saved.where) for stage in saved.stages),

@@ -8,9 +8,10 @@ from k31ctl.bench.events import Finished
 from k31ctl.bench.record import ROWS_FILE, SCHEMA, made_with, plain
 from k31ctl.bench.recovered import recovered_stage
 from k31ctl.bench.repeats import metric_names
-from k31ctl.bench.saved import not_whole, read_saved
+from k31ctl.bench.saved import MOST_BYTES, not_whole, read_saved
 from k31ctl.errors import InputError
 from k31ctl.outside_json import parsed
+from k31ctl.regular_file import read_regular
 from k31ctl.values import frozen
 
 FAILED: Final = "failed_fraction"
@@ -105,7 +106,8 @@ def _recovered(folder: Path, number: int) -> tuple[dict[str, Any], dict[str, Any
 def _series(folder: Path, number: int) -> dict[str, Any] | None:
     """The curves of a stage, None where the record does not have them whole."""
     try:
-        found = parsed((folder / f"series-{number}.json").read_text(encoding="utf-8"))
+        path = folder / f"series-{number}.json"
+        found = parsed(read_regular(path, most_bytes=MOST_BYTES))
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

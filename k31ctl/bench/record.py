@@ -81,10 +81,11 @@ class Record:
 
     def flush(self) -> None:
         """Have the system hold what is written, so that a crash of ours loses nothing of it."""
-        if self._gaps is not None and not self._gaps.closed:
-            self._gaps.flush()
-        if self._rows is not None:
-            self._rows.flush()
+        with writing(self._folder):
+            if self._gaps is not None and not self._gaps.closed:
+                self._gaps.flush()
+            if self._rows is not None:
+                self._rows.flush()
 
     def add_stage(self, stage: Mapping[str, Any], series: Mapping[str, Any]) -> None:
         """Write what a stage came to, while others are still to come."""
@@ -97,7 +98,8 @@ class Record:
     def finish(self, state: str, tail: Mapping[str, Any]) -> None:
         """Write how it ended: ``complete``, ``interrupted`` or ``failed``."""
         if self._rows is not None:
-            self._rows.close()
+            with writing(self._folder):
+                self._rows.close()
         self._head |= tail
         self._write(state)
 
@@ -109,12 +111,15 @@ class Record:
     def _write_whole(self, name: str, text: str) -> None:
         assert self._folder is not None
         temporary = self._folder / f".{name}"
-        with writing(self._folder):
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self._folder / name)
+        try:
+            with writing(self._folder):
+                with temporary.open("w", encoding="utf-8") as file:
+                    file.write(text + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                temporary.replace(self._folder / name)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def made_with() -> dict[str, Any]:

@@ -12,8 +12,10 @@ from k31ctl.bench.pool import FloatPool
 from k31ctl.bench.record import ROWS_FILE, plain
 from k31ctl.bench.series import QUANTILES, StageSeries, Timeline, quantiles
 from k31ctl.outside_json import parsed
+from k31ctl.regular_file import read_regular, regular_status
 
 REASON: Final = "the run broke off, and whether the client kept up was not judged"
+_MOST_BYTES: Final = 1 << 32
 _PIECE_BYTES: Final = 1 << 18
 
 
@@ -71,7 +73,7 @@ def recovered_stage(folder: Path, number: int) -> tuple[dict[str, Any], dict[str
 def _rows(path: Path, number: int) -> Iterator[Mapping[str, Any]]:
     """Yield the lines of a stage; the last line of a file may be cut off."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = read_regular(path, most_bytes=_MOST_BYTES).decode().split("\n")
     except (OSError, UnicodeDecodeError):
         return
     for line in lines:
@@ -102,6 +104,7 @@ def _latencies(answered: list[Mapping[str, Any]]) -> tuple[list[float], list[flo
 
 def _read_gaps(path: Path, pool: FloatPool) -> None:
     try:
+        regular_status(path)
         with path.open("rb") as file:
             while piece := file.read(_PIECE_BYTES):
                 pool.extend(array("f", piece[: len(piece) // 4 * 4]))

@@ -7,10 +7,11 @@ from typing import Any, Final
 from k31ctl.bench.record import RUN_FILE, SCHEMA
 from k31ctl.errors import InputError
 from k31ctl.outside_json import parsed
+from k31ctl.regular_file import read_regular
 from k31ctl.values import frozen
 
 _DOCUMENT: Final = "k31ctl/bench/v1"
-_MOST_BYTES: Final = 1 << 28
+MOST_BYTES: Final = 1 << 28
 _REMEDY: Final = "name a folder of k31ctl bench --out, its run.json, or a file of bench --json"
 
 
@@ -54,9 +55,7 @@ def _no_run(what: str, where: str) -> InputError:
 
 def _document(file: Path, where: str) -> dict[str, Any]:
     try:
-        if file.stat().st_size > _MOST_BYTES:
-            raise _no_run("larger than 256 MiB", where)
-        found = parsed(file.read_text(encoding="utf-8"))
+        found = parsed(read_regular(file, most_bytes=MOST_BYTES))
     except OSError as error:
         raise _no_run(f"cannot be read: {(error.strerror or 'failed').lower()}", where) from None
     except ValueError:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from k31ctl.errors import InputError
 from k31ctl.outside_json import parsed
+from k31ctl.regular_file import read_regular
 from k31ctl.values import frozen
 
 _MOST_BYTES: Final = 1 << 30
@@ -24,9 +25,7 @@ def read_dataset(path: Path) -> tuple[DatasetRow, ...]:
     """Read ``messages`` or ``prompt`` of every line; raises InputError where one has neither."""
     where = str(path)
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise InputError("larger than 1 GiB", where=where, remedy="cut the data set")
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = read_regular(path, most_bytes=_MOST_BYTES).decode().split("\n")
     except OSError as error:
         raise InputError(
             f"cannot be read: {(error.strerror or 'failed').lower()}",

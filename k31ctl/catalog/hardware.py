@@ -9,6 +9,10 @@ from k31ctl.core.hardware import Node
 
 def load_node(store: Store, profile_id: str) -> Node:
     """Return the node that a hardware profile describes."""
+    return store.once(Kind.HARDWARE, profile_id, _node)
+
+
+def _node(store: Store, profile_id: str) -> Node:
     raw, where = store.load(Kind.HARDWARE, profile_id)
     return decode(Node, raw, where=where)
 

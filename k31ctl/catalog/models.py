@@ -129,6 +129,10 @@ def model_at(path: Path) -> Model:
 
 
 def _read(store: Store, profile_id: str) -> tuple[_Profile, str]:
+    return store.once(Kind.MODELS, profile_id, _profile)
+
+
+def _profile(store: Store, profile_id: str) -> tuple[_Profile, str]:
     raw, where = store.load(Kind.MODELS, profile_id)
     return decode(_Profile, raw, where=where), where
 

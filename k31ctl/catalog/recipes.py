@@ -29,4 +29,4 @@ def recipes_for(store: Store, *, engine: str) -> tuple[Recipe, ...]:
 def _recipes(store: Store, engine: str) -> Iterator[Recipe]:
     for profile_id in store.ids(Kind.RECIPES):
         if profile_id.endswith(f"-{engine}"):
-            yield from load_recipe_book(store, profile_id).recipes
+            yield from store.once(Kind.RECIPES, profile_id, load_recipe_book).recipes

@@ -48,7 +48,7 @@ class Store:
     """
 
     folders: tuple[Path, ...]
-    _decoded: dict[tuple[str, str], Any] = field(
+    _decoded: dict[tuple[str, str, object], Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -68,7 +68,7 @@ class Store:
         self, kind: str, profile_id: str, decoded: "Callable[[Store, str], Decoded]"
     ) -> "Decoded":
         """Return what ``decoded`` makes of a profile, made once: a value that nobody changes."""
-        key = (kind, profile_id)
+        key = (kind, profile_id, decoded)
         if key not in self._decoded:
             self._decoded[key] = decoded(self, profile_id)
         found: Decoded = self._decoded[key]

@@ -170,7 +170,7 @@ def api_key(file: Path | None) -> str | None:
     if file is None:
         return os.environ.get(API_KEY_VARIABLE) or None
     try:
-        with file.open("rb") as stream:
+        with file.open("rb") as stream:  # a pipe as well: --api-key-file <(command)
             key = stream.read(_MOST_KEY_BYTES + 1).decode().strip()
     except (OSError, UnicodeDecodeError):
         key = ""

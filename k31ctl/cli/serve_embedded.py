@@ -46,9 +46,10 @@ def serve_embedded(
     require_engine()
     from k31ctl.engine.checkpoint import Checkpoint
     from k31ctl.engine.service.model_stepper import opened
-    from k31ctl.engine.service.server import run_service
+    from k31ctl.engine.service.server import require_free, run_service
     from k31ctl.engine.start import choose, loaded, require_ends
 
+    require_free(endpoint.host, endpoint.port)
     free = free_host_bytes(this_machine())
     choice = choose(Checkpoint(folder), shape, release, wish, host_free_bytes=free)
     require_ends(choice)

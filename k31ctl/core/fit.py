@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import exp, log, sqrt
+from operator import mul
 
 from k31ctl.core.figure import Basis
 from k31ctl.core.measurement import Trial, predicted
@@ -89,6 +90,14 @@ class _Problem:
     def _at(self, x: Sequence[float]) -> SpeedParameters:
         return _at(self._parameters, self._entries, self._names, x)
 
+    def _moved(self, here: SpeedParameters, i: int, x: float) -> SpeedParameters:
+        """The parameters here but for one, which is at x."""
+        table, key = self._names[i]
+        entry = self._entries[table, key]
+        moved = replace(entry, value=entry.prior * exp(x * entry.prior_spread))
+        entries: Table = {**getattr(here, table), key: moved}
+        return replace(here, **{table: entries})  # type: ignore[arg-type]
+
     def residuals(self, x: Sequence[float]) -> list[list[float]]:
         """Residuals of every trial."""
         return _residuals(self._at(x), self._trials, self._weights)
@@ -102,9 +111,10 @@ class _Problem:
         """
         every = list(range(len(self._trials)))
         touched = self._touched or [every for _ in x]
+        here = self._at(x)
         rows = []
         for i, indices in enumerate(touched):
-            moved = self._at([*x[:i], x[i] + STEP, *x[i + 1 :]])
+            moved = self._moved(here, i, x[i] + STEP)
             columns = [[0.0] * len(values) for values in residuals]
             for index in indices:
                 new = _of_trial(moved, self._trials[index], self._weights[index])
@@ -201,10 +211,9 @@ def _gradient(
 def _normal(jacobian: Sequence[Sequence[float]], damping: float) -> list[list[float]]:
     """Curvature of half the cost, the priors' part included."""
     size = len(jacobian)
-    matrix = [
-        [sum(a * b for a, b in zip(jacobian[i], jacobian[j], strict=True)) for j in range(size)]
-        for i in range(size)
-    ]
-    for i in range(size):
+    matrix = [[0.0] * size for _ in range(size)]
+    for i, row in enumerate(jacobian):
+        for j in range(i + 1):
+            matrix[i][j] = matrix[j][i] = sum(map(mul, row, jacobian[j]))
         matrix[i][i] += 1.0 + damping * (1.0 + matrix[i][i])
     return matrix

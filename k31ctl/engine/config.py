@@ -20,6 +20,8 @@ _ARCHITECTURES: Final = {
     "kimi_k31": "KimiK31ForConditionalGeneration",
     "kimi_linear": "KimiLinearForCausalLM",
 }
+# A group counts by its best two experts.
+_RANKED_BY: Final = 2
 _SPARSE: Final = _ARCHITECTURES["kimi_k31"]
 
 
@@ -100,7 +102,7 @@ def engine_config(config: Mapping[str, object], *, where: str) -> EngineConfig:
     text = fields.child_or_none("text_config") or fields
     num_layers = text.integer("num_hidden_layers", high=2048)
     linear = text.child("linear_attn_config")
-    norm_eps = _number(text, "rms_norm_eps", default=1e-5)
+    norm_eps = _positive(text, "rms_norm_eps") or 1e-5
     return EngineConfig(
         architecture=architecture,
         vocab_size=text.integer("vocab_size"),
@@ -108,7 +110,7 @@ def engine_config(config: Mapping[str, object], *, where: str) -> EngineConfig:
         max_tokens=text.integer("max_position_embeddings", "model_max_length", high=1 << 40),
         norm_eps=norm_eps,
         mixers=kimi_mixers(text, fields, num_layers=num_layers, sparse=architecture == _SPARSE),
-        decay_bound=_number_or_none(linear, "gate_lower_bound"),
+        decay_bound=_decay_bound(linear),
         num_dense_layers=text.integer_or(0, "first_k_dense_replace", high=num_layers),
         dense_width=text.integer("intermediate_size"),
         moe=_moe(text, norm_eps=norm_eps),
@@ -148,7 +150,7 @@ def _router(text: ConfigFields) -> Router:
     if text.integer_or(1, "moe_layer_freq") != 1:
         raise text.fail("moe_layer_freq", "is not 1: skipped layers are not computed")
     num_experts = text.integer("num_experts", high=1 << 16)
-    return Router(
+    router = Router(
         num_experts=num_experts,
         num_chosen=text.integer("num_experts_per_token", "num_experts_per_tok", high=num_experts),
         num_groups=text.integer_or(1, "num_expert_group", low=1, high=num_experts),
@@ -156,6 +158,14 @@ def _router(text: ConfigFields) -> Router:
         renormalised=text.flag("moe_renormalize", default=True),
         scale=_number(text, "routed_scaling_factor", default=1.0),
     )
+    per_group, odd = divmod(num_experts, router.num_groups)
+    if odd or (router.num_groups > 1 and per_group < _RANKED_BY):
+        raise text.fail("num_expert_group", f"does not part {num_experts} experts evenly by pairs")
+    if router.num_chosen_groups > router.num_groups:
+        raise text.fail("topk_group", f"is more than the {router.num_groups} groups")
+    if router.num_chosen > per_group * router.num_chosen_groups:
+        raise text.fail("topk_group", f"groups hold fewer than {router.num_chosen} experts")
+    return router
 
 
 def _activation(text: ConfigFields) -> Activation:
@@ -165,14 +175,28 @@ def _activation(text: ConfigFields) -> Activation:
     if kind != "situ":
         raise text.fail("hidden_act", f"is {kind[:40]!r}; silu and situ are computed")
     return Activation(
-        gate_bound=_number_or_none(text, "activation_situ_beta") or 1.0,
-        up_bound=_number_or_none(text, "activation_situ_linear_beta"),
+        gate_bound=_positive(text, "activation_situ_beta") or 1.0,
+        up_bound=_positive(text, "activation_situ_linear_beta"),
     )
 
 
 def _number(fields: ConfigFields, name: str, *, default: float) -> float:
     found = _number_or_none(fields, name)
     return default if found is None else found
+
+
+def _positive(fields: ConfigFields, name: str) -> float | None:
+    found = _number_or_none(fields, name)
+    if found is not None and not found > 0:
+        raise fields.fail(name, f"is {found:g}, not above 0")
+    return found
+
+
+def _decay_bound(linear: ConfigFields) -> float | None:
+    found = _number_or_none(linear, "gate_lower_bound")
+    if found is not None and not found < 0:
+        raise linear.fail("gate_lower_bound", f"is {found:g}; a decay's logarithm is below 0")
+    return found
 
 
 def _number_or_none(fields: ConfigFields, name: str) -> float | None:

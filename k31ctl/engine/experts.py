@@ -53,7 +53,8 @@ def route(x_TD: Tensor, gate_ED: Tensor, bias_E: Tensor, router: Router) -> tupl
 class Expert:
     """One routed expert: w1 is the gate, w3 the way up, w2 the way down.
 
-    Whether it is packed is seen from its own tensors, whatever the configuration says.
+    Whether it is packed is seen from its own tensors, whatever the configuration says; where only
+    some of them are, those are spelled out.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Expert:
         self._activate = activate
         self.gate_up: Linear
         self.down: Linear
-        if "w1.weight_packed" in tensors and packed:
+        if packed and all(f"{name}.weight_packed" in tensors for name in shapes):
             parts = {name: _packed(tensors, name, *shape) for name, shape in shapes.items()}
             self.gate_up = PackedLinear([parts["w1"], parts["w3"]], target)
             self.down = PackedLinear([parts["w2"]], target)

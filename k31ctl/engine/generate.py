@@ -143,7 +143,8 @@ class Generation:
     def step(self) -> list[Said | Failed]:
         """Run the model once over what there is to do; returns what was said, in order.
 
-        What goes wrong with one request before or behind the model ends that request alone.
+        What goes wrong with one request before or behind the model ends that request alone; what
+        goes wrong in the model, all that it was computing, whose states may have moved on.
         """
         told: list[Said | Failed] = [*self._admit()]
         batch, vectors = [], []
@@ -168,7 +169,10 @@ class Generation:
         ]
         flat = [token for _, tokens in batch for token in tokens]
         placed = _placed(vectors, [len(tokens) for _, tokens in batch])
-        logits_SV = self._model(torch.tensor(flat), segments, self.cache, placed=placed)
+        try:
+            logits_SV = self._model(torch.tensor(flat), segments, self.cache, placed=placed)
+        except Exception as error:  # noqa: BLE001  (it is told to each of these requests)
+            return [self._failed(running, error) for running, _ in batch]
         told: list[Said | Failed] = []
         for (running, tokens), logits_V in zip(batch, logits_SV, strict=True):
             running.num_done += len(tokens)

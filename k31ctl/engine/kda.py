@@ -14,7 +14,7 @@ from torch.nn import functional
 from k31ctl.core.model import LinearAttention
 from k31ctl.engine.kernels import choice
 from k31ctl.engine.linear import Linear, rms_norm
-from k31ctl.engine.tensors import Target, Tensors
+from k31ctl.engine.tensors import Target, Tensors, joined
 
 CHUNK = 64
 # Within this many tokens e^(G_i - G_j) may be split into two factors: a bounded gate decays by at
@@ -22,6 +22,7 @@ CHUNK = 64
 _SUB = 16
 _MOST_EXPONENT = 80.0
 _UNIT_EPS = 1e-6
+_A_LOG_MULTIPLE = 128
 
 
 def kda_decay(z: Tensor, A_log: Tensor, bound: float | None) -> Tensor:
@@ -176,9 +177,10 @@ class KdaLayer:
         self._decay = Linear([tensors.take("f_b_proj.weight", H * d, d)], target)
         self._out = Linear([tensors.take("o_proj.weight", hidden, H * d)], target)
         taps = [tensors.take(f"{name}_conv1d.weight", H * d, 1, J) for name in "qkv"]
-        self._taps_JE = target.exact(torch.cat(taps)[:, 0].T.contiguous())
+        self._taps_JE = target.exact(joined(taps)[:, 0].T.contiguous())
         # Stored as [1, 1, H, 1], or filled up with zeros to a multiple of 128.
-        self._A_log_H = target.exact(tensors["A_log"].flatten()[:H])
+        forms = ((H,), (1, 1, H, 1), (-(-H // _A_LOG_MULTIPLE) * _A_LOG_MULTIPLE,))
+        self._A_log_H = target.exact(tensors.take_one_of("A_log", *forms).flatten()[:H])
         self._dt_bias_HK = target.exact(tensors.take("dt_bias", H * d)).view(H, d)
         self._norm_V = target.exact(tensors.take("o_norm.weight", d))
         self._recurrent: Callable[..., Tensor] = kda_recurrent

@@ -62,7 +62,7 @@ def attend_expanded(
 ) -> Tensor:
     """Attention over keys and values spelled out for every head, [T, H, V].
 
-    Without a mask the tokens are all that were seen, each after those before it.
+    Without a mask a token sees all, and several, which are then all there are, what is before them.
     """
     H, N, V, R = shape.num_heads, shape.qk_nope_head_dim, shape.v_head_dim, shape.kv_lora_rank
     L = len(seen_LC)
@@ -75,7 +75,7 @@ def attend_expanded(
         k.transpose(0, 1)[None],
         v.transpose(0, 1)[None],
         attn_mask=None if mask_TL is None else mask_TL[None, None],
-        is_causal=mask_TL is None,
+        is_causal=mask_TL is None and len(q_THQ) > 1,
         scale=q_THQ.shape[-1] ** -0.5,
     )
     return out[0, ..., :V].transpose(0, 1)
@@ -242,7 +242,7 @@ class LatentLayer:
         """Attention of some new tokens of one sequence: [T, H, V], or absorbed [T, H, R]."""
         q_THQ, q_THC = new.q_THQ[rows], None if new.q_THC is None else new.q_THC[rows]
         T, L = len(q_THQ), len(seen_LC)
-        is_plain = (L if q_THC is None else 1) == T
+        is_plain = T == 1 or (q_THC is None and T == L)
         mask = None if is_plain else seen_mask(T, L, q_THQ.device)
         if self._index is not None and self._index.shape.topk < L:
             assert new.index_q_TYX is not None
@@ -256,7 +256,7 @@ class LatentLayer:
                 return self._values(said_THR) if q_THC is None else said_THR
             score = index_scores(query, weight, seen_key_LX)
             if T == 1:  # the others need not be read at all
-                seen_LC = seen_LC[highest(score, topk)[0]]
+                seen_LC, mask = seen_LC[highest(score, topk)[0]], None
             else:
                 mask = selected_mask(score, topk=topk)
         if q_THC is None:

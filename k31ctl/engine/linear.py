@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from k31ctl.engine.config import Activation
 from k31ctl.engine.kernels import choice
-from k31ctl.engine.tensors import Kernels, Target, Tensors
+from k31ctl.engine.tensors import Kernels, Target, Tensors, joined
 
 # Rows that oneDNN orders the weights for: measured as good for one row as for hundreds.
 _REORDERED_FOR_ROWS = 512
@@ -36,7 +36,7 @@ class Linear:
     """``x Wᵀ`` with one matrix, or with several that read the same input, one above the other."""
 
     def __init__(self, weights: Sequence[Tensor], target: Target) -> None:
-        whole_OI = weights[0] if len(weights) == 1 else torch.cat(list(weights))
+        whole_OI = weights[0] if len(weights) == 1 else joined(weights)
         whole_OI = target.weight(whole_OI).contiguous()
         self.widths = [len(weight) for weight in weights]
         self.form, self._weight, self._unscale = _kept(whole_OI, target)

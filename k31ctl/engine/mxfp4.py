@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from k31ctl.engine.kernels import choice
 from k31ctl.engine.linear import Linear
-from k31ctl.engine.tensors import Target
+from k31ctl.engine.tensors import Target, joined
 
 GROUP = 32
 _MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -38,7 +38,7 @@ def _scales(device: torch.device) -> Tensor:
 def dequantise(
     packed_RP: Tensor, scale_RG: Tensor, *, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """The values of a packed matrix, [R, C]; exact in float32, and in bf16 for scales below 253."""
+    """The values of a packed matrix, [R, C]; exact for scales below 253 (6 x 2^126 is infinite)."""
     value = functional.embedding(packed_RP.int(), _pairs(packed_RP.device))
     scale = _scales(scale_RG.device)[scale_RG.int()]
     value_RGM = value.reshape(*scale_RG.shape, GROUP) * scale[..., None]
@@ -64,8 +64,8 @@ class PackedLinear(Linear):
 
     def __init__(self, parts: list[tuple[Tensor, Tensor]], target: Target) -> None:
         self.widths = [len(packed) for packed, _ in parts]
-        self.packed_RP = torch.cat([packed for packed, _ in parts]).to(target.device)
-        self.scale_RG = torch.cat([scale for _, scale in parts]).to(target.device)
+        self.packed_RP = joined([packed for packed, _ in parts]).to(target.device)
+        self.scale_RG = joined([scale for _, scale in parts]).to(target.device)
         self.num_bytes = self.packed_RP.nbytes + self.scale_RG.nbytes
         self._uses_triton = choice(target).uses_triton
         target.forms["packed as MXFP4"] += 1

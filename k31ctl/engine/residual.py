@@ -3,6 +3,8 @@
 T tokens, N rows to mix (snapshots first, the running sum last), D width.
 """
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
@@ -32,13 +34,18 @@ class ResidualMix:
         norm, proj = f"{name}_norm.weight", f"{name}_proj.weight"
         if norm not in tensors:  # some conversions spell the same two so
             norm, proj = f"{name}.norm_weight", f"{name}.proj_weight"
-        norm_D = target.exact(tensors.take(norm, hidden))
-        self._weight_D = norm_D * target.exact(tensors.take(proj, 1, hidden))[0]
+        self._norm_D = target.exact(tensors.take(norm, hidden))
+        self._proj_D = target.exact(tensors.take(proj, 1, hidden)[0])
         self._eps = eps
+
+    @cached_property
+    def _weight(self) -> Tensor:
+        # When first needed, see ``joined``.
+        return self._norm_D * self._proj_D
 
     def __call__(self, rows_TND: Tensor) -> Tensor:
         """The input of the sublayer."""
-        return residual_mix(rows_TND, self._weight_D, self._eps)
+        return residual_mix(rows_TND, self._weight, self._eps)
 
 
 class Stream:

@@ -54,9 +54,10 @@ class Sampler:
         if self._sampling.temperature < _LEAST_TEMPERATURE:
             return int(logits.argmax())
         p, token = kept(logits, self._sampling)
-        u = torch.rand(1, generator=self._random, dtype=torch.float64) * p.sum()
-        at = int(torch.searchsorted(p.cumsum(0), u, right=True))
-        return int(token[min(at, len(token) - 1)])
+        # The first of exponential waits, one for each token of the vocabulary: logits that differ
+        # by rounding, as a batch's do, draw the same, whatever order near-equal tokens are in.
+        wait_V = -torch.rand(len(logits), generator=self._random, dtype=torch.float64).log()
+        return int(token[(p / wait_V[token]).argmax()])
 
 
 def kept(logits_V: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,8 @@
 """From what is asked to a model that is ready: device, type, memory plan, and only then weights."""
 
+import ctypes
 import gc
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -276,8 +278,8 @@ def require_ends(choice: Choice) -> None:
 
 
 def loaded(choice: Choice) -> Model:
-    """Read the weights that were planned for."""
-    return load_model(
+    """Read the weights that were planned for, and keep nothing else."""
+    model = load_model(
         choice.checkpoint,
         choice.target,
         layers=choice.layers,
@@ -285,10 +287,14 @@ def loaded(choice: Choice) -> Model:
         streamed=choice.streamed,
         devices={n: torch.device(stage.device) for stage in choice.stages for n in stage.layers},
     )
+    emptied()
+    return model
 
 
 def emptied() -> None:
-    """Give memory of models that are gone back to the devices."""
+    """Give memory that nobody needs any more back to the machine and the devices."""
     gc.collect()
+    with suppress(AttributeError, OSError):  # glibc alone has it, and keeps what was freed
+        ctypes.CDLL(None).malloc_trim(0)
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -17,11 +17,11 @@ from k31ctl.fetch.digest_text import SHA1_LENGTH, SHA256_LENGTH, blob_hasher, is
 from k31ctl.fetch.findings import Finding, Level
 from k31ctl.fetch.manifest import MANIFEST_NAME
 from k31ctl.fetch.marks import BLOCK_BYTES, MarkedSha256, note_marks, noted_marks
-from k31ctl.fetch.partial_marker import read_record
 from k31ctl.fetch.proven import ProvenFiles, Stamp, stamp_of
 from k31ctl.fetch.safe_path import is_safe
 from k31ctl.fetch.watch import Watch
 from k31ctl.outside_json import parsed
+from k31ctl.regular_file import read_regular
 from k31ctl.values import frozen
 
 _HUB_RECORDS: Final = Path(".cache/huggingface/download")
@@ -76,16 +76,19 @@ def expected_files(folder: Path, manifest: Path | None) -> tuple[str, tuple[Expe
 
 def _from_manifest(path: Path) -> Iterator[Expected]:
     try:
-        document: Any = parsed(read_record(path, most_bytes=_MAX_RECORD_BYTES))
+        document: Any = parsed(read_regular(path, most_bytes=_MAX_RECORD_BYTES))
         for entry in document["files"]:
             digest = entry.get("sha256") or entry.get("blob_id") or None
             yield _expected(entry["path"], entry["size_bytes"], digest)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        raise InputError(
-            "the manifest is not one that this version can read",
-            where=str(path),
-            remedy="name the manifest of the release with --manifest, or fetch it again",
-        ) from None
+    except OSError as error:
+        raise _bad(f"the manifest cannot be read: {(error.strerror or '').lower()}", path) from None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise _bad("the manifest is not one that this version can read", path) from None
+
+
+def _bad(what: str, path: Path) -> InputError:
+    remedy = "name the manifest of the release with --manifest, or fetch it again"
+    return InputError(what, where=str(path), remedy=remedy)
 
 
 def _expected(path: object, size_bytes: object, digest: object) -> Expected:
@@ -102,10 +105,17 @@ def _expected(path: object, size_bytes: object, digest: object) -> Expected:
 def _from_hub(folder: Path) -> Iterator[Expected]:
     records = folder / _HUB_RECORDS
     for path in sorted(records.rglob("*.metadata")):
-        lines = path.read_text(errors="replace").splitlines()
+        lines = _text(path).splitlines()
         digest = lines[1].strip() if len(lines) > 1 else ""
         name = path.relative_to(records).as_posix().removesuffix(".metadata")
         yield Expected(path=name, size_bytes=None, digest=digest if is_digest(digest) else None)
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_regular(path, most_bytes=_MAX_RECORD_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def check_files(

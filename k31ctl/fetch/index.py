@@ -10,6 +10,7 @@ from typing import Any, Final
 from k31ctl.core.found_tensors import FoundTensor, names_of
 from k31ctl.errors import InputError
 from k31ctl.fetch.index_text import parsed
+from k31ctl.regular_file import read_regular
 from k31ctl.units import counted
 from k31ctl.values import frozen
 
@@ -142,12 +143,7 @@ def _total_size(metadata: object) -> int | None:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise _bad("is not a regular file", path)
-        if status.st_size > _MAX_INDEX_BYTES:
-            raise _bad(f"is larger than {_MAX_INDEX_BYTES:,} bytes", path)
-        document = parsed(path.read_bytes())
+        document = parsed(read_regular(path, most_bytes=_MAX_INDEX_BYTES))
     except OSError as error:
         raise _bad(f"cannot be read: {error.strerror}", path) from None
     except RecursionError:

@@ -25,9 +25,11 @@ from k31ctl.errors import RefusedError
 from k31ctl.fetch.hub import HubFile
 from k31ctl.fetch.seal import is_sha256, sealed, unsealed
 from k31ctl.outside_json import parsed
+from k31ctl.regular_file import read_regular
 from k31ctl.values import fields_of, frozen
 
 STATE_FOLDER: Final = ".k31ctl"
+MOST_STATE_BYTES: Final = 1 << 28
 _STATE_BYTES: Final = 256
 _SAVE_EVERY_S: Final = 0.5
 _TEMPORARY: Final = ".tmp"
@@ -240,7 +242,7 @@ def sync_folder(folder: Path) -> None:
 def _read(path: Path) -> dict[str, Any]:
     """Return a state, empty where there is none that can be read."""
     try:
-        found = parsed(path.read_bytes())
+        found = parsed(read_regular(path, most_bytes=MOST_STATE_BYTES))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

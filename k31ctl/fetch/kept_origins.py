@@ -5,9 +5,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from k31ctl.fetch.journal import STATE_FOLDER, replace
+from k31ctl.fetch.journal import MOST_STATE_BYTES, STATE_FOLDER, replace
 from k31ctl.fetch.origins import Origins
 from k31ctl.outside_json import parsed
+from k31ctl.regular_file import read_regular
 
 _NAME: Final = "origins.json"
 
@@ -25,7 +26,7 @@ def kept_origins(folder: Path) -> Origins:
 
 def _read(path: Path) -> dict[str, list[str]]:
     try:
-        found = parsed(path.read_bytes())
+        found = parsed(read_regular(path, most_bytes=MOST_STATE_BYTES))
     except (OSError, ValueError):
         return {}
     if not isinstance(found, dict):

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from k31ctl.fetch.partial_marker import read_record
+from k31ctl.regular_file import read_regular
 from k31ctl.values import frozen
 
 _NAMES: Final = ("license", "licence", "copying", "license-model", "license-code", "notice")
@@ -38,7 +38,7 @@ def is_licence(path: str) -> bool:
 def licence_text(folder: Path, path: str, *, sha256: str) -> LicenceText:
     """Return a proven licence file with its text."""
     try:
-        content = read_record(folder / path, most_bytes=_MAX_BYTES)
+        content = read_regular(folder / path, most_bytes=_MAX_BYTES)
     except (OSError, ValueError):
         content = None
     return licence_text_of(path, content, sha256=sha256)

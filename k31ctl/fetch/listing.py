@@ -6,8 +6,8 @@ from typing import Any, Final
 from k31ctl.fetch.hub import HubFile, Snapshot
 from k31ctl.fetch.journal import STATE_FOLDER, replace
 from k31ctl.fetch.manifest import Manifest, read_manifest
-from k31ctl.fetch.partial_marker import read_record
 from k31ctl.outside_json import parsed
+from k31ctl.regular_file import read_regular
 from k31ctl.values import frozen
 
 _NAME: Final = "snapshot.json"
@@ -48,7 +48,7 @@ def read_listing(folder: Path) -> Listing | None:
     Raises InputError for a manifest that cannot be read.
     """
     try:
-        raw = parsed(read_record(folder / STATE_FOLDER / _NAME, most_bytes=_MAX_BYTES))
+        raw = parsed(read_regular(folder / STATE_FOLDER / _NAME, most_bytes=_MAX_BYTES))
         return _listing(raw)
     except (OSError, ValueError, TypeError, KeyError):
         pass

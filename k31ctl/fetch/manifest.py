@@ -10,8 +10,8 @@ from k31ctl.fetch.authority import Authority, AuthorityKind
 from k31ctl.fetch.hub import HubFile, Snapshot
 from k31ctl.fetch.journal import replace
 from k31ctl.fetch.licence_text import LicenceText, is_licence
-from k31ctl.fetch.partial_marker import read_record
 from k31ctl.outside_json import parsed
+from k31ctl.regular_file import read_regular
 from k31ctl.values import fields_of, frozen
 
 MANIFEST_NAME: Final = "k31ctl-manifest.json"
@@ -148,7 +148,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 def read_manifest_file(path: Path) -> Manifest:
     """Return the record in a file; raises InputError where it cannot be read."""
     try:
-        content = read_record(path, most_bytes=MAX_MANIFEST_BYTES)
+        content = read_regular(path, most_bytes=MAX_MANIFEST_BYTES)
     except (OSError, ValueError):
         content = b""
     return manifest_from(content, where=str(path))

@@ -12,8 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from k31ctl.fetch.journal import STATE_FOLDER, replace
+from k31ctl.fetch.journal import MOST_STATE_BYTES, STATE_FOLDER, replace
 from k31ctl.outside_json import parsed
+from k31ctl.regular_file import read_regular
 
 BLOCK_BYTES: Final = 8 * 2**20
 _DIGITS: Final = 16  # of each mark
@@ -65,7 +66,7 @@ def note_marks(folder: Path, path: str, digest: str, marks: Sequence[str]) -> No
 def noted_marks(folder: Path, path: str, digest: str) -> tuple[str, ...]:
     """Return the marks of the file with this digest, none where they are of another or lost."""
     try:
-        found = parsed(_place(folder, path).read_bytes())
+        found = parsed(read_regular(_place(folder, path), most_bytes=MOST_STATE_BYTES))
         if found["schema"] == _SCHEMA and (found["path"], found["sha256"]) == (path, digest):
             return tuple(str(mark) for mark in found["marks"])
     except (OSError, ValueError, TypeError, KeyError):

@@ -16,6 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from k31ctl.fetch.journal import MOST_STATE_BYTES
+from k31ctl.regular_file import read_regular
+
 _LINE: Final = re.compile(r"(\d{1,9}) ([0-9a-f]{64}|-)")
 _FORGOTTEN: Final = "-"
 
@@ -38,7 +41,7 @@ class PartNotes:
     def noted(self) -> dict[int, str]:
         """Return the digest of each chunk that was written; a line cut short does not count."""
         try:
-            text = self._path.read_text(errors="replace")
+            text = read_regular(self._path, most_bytes=MOST_STATE_BYTES).decode(errors="replace")
         except OSError:
             return {}
         if not self.unfinished.is_dir():

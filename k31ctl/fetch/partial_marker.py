@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from k31ctl.errors import InputError, RefusedError
 from k31ctl.outside_json import parsed
+from k31ctl.regular_file import read_regular
 
 MARKER_NAME: Final = "k31ctl-partial.json"
 MARKER_SCHEMA: Final = "k31ctl/partial/v1"
@@ -25,7 +26,7 @@ def read_marker(folder: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        document: Any = parsed(read_record(path, most_bytes=_MAX_BYTES))
+        document: Any = parsed(read_regular(path, most_bytes=_MAX_BYTES))
         known = document["schema"] == MARKER_SCHEMA
     except (OSError, ValueError, TypeError, KeyError):
         known = False
@@ -42,15 +43,6 @@ def part_of(marker: dict[str, Any] | None) -> str | None:
         return None
     commit = f" at {str(marker['commit'])[:12]}" if marker.get("commit") else ""
     return f"{marker.get('source', 'a checkpoint')}{commit}: {marker.get('selection', '')}"
-
-
-def read_record(path: Path, *, most_bytes: int) -> bytes:
-    """The bytes of a small file; raises ValueError for one that is large."""
-    with path.open("rb") as stream:
-        found = stream.read(most_bytes + 1)
-    if len(found) > most_bytes:
-        raise ValueError(most_bytes)
-    return found
 
 
 def require_whole(folder: Path) -> None:

@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from k31ctl.fetch.journal import STATE_FOLDER
+from k31ctl.fetch.journal import MOST_STATE_BYTES, STATE_FOLDER
 from k31ctl.outside_json import parsed
+from k31ctl.regular_file import read_regular
 from k31ctl.values import frozen
 
 JOURNAL_NAME: Final = f"{STATE_FOLDER}/verify.json"
@@ -108,7 +109,7 @@ def _entry(stamp: Stamp, digest: str) -> list[Any]:
 def _read(path: Path) -> dict[str, Any]:
     """What a journal holds; one that cannot be read is as good as none."""
     try:
-        document = parsed(path.read_bytes())
+        document = parsed(read_regular(path, most_bytes=MOST_STATE_BYTES))
         if document["schema"] == _SCHEMA:
             return dict(document)
     except (OSError, ValueError, TypeError, KeyError):

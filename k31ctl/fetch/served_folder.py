@@ -10,9 +10,9 @@ from k31ctl.fetch.hub import HubFile
 from k31ctl.fetch.journal import STATE_FOLDER, Journal
 from k31ctl.fetch.listing import Listing, read_listing
 from k31ctl.fetch.manifest import MANIFEST_NAME
-from k31ctl.fetch.partial_marker import read_record
 from k31ctl.fetch.proven import JOURNAL_NAME, ProvenFiles, stamp_of
 from k31ctl.fetch.safe_path import is_safe
+from k31ctl.regular_file import read_regular
 from k31ctl.values import frozen
 
 _STATES: Final = (
@@ -96,7 +96,7 @@ class ServedFolder:
     def manifest(self) -> bytes | None:
         """Return the record beside the weights as it is."""
         try:
-            return read_record(self.folder / MANIFEST_NAME, most_bytes=_MAX_BYTES)
+            return read_regular(self.folder / MANIFEST_NAME, most_bytes=_MAX_BYTES)
         except (OSError, ValueError):
             return None
 

@@ -1,7 +1,8 @@
 """Run by an engine's own interpreter: its parser, choices and variables, written as one JSON file.
 
-Takes the engine's name and the path to write; what is of one engine is in the script of its name. It needs nothing but the standard library and the
-engine; what an engine does not have is left out, never guessed. Help texts are not recorded.
+Takes the engine's name and the path to write; what is of one engine alone is in the script of its
+name. Both need nothing but the standard library and the engine; what an engine does not have is
+left out, never guessed. Help texts are not recorded.
 """
 
 import argparse

@@ -74,16 +74,23 @@ def _together(work: Callable[[int], int], num_cores: int, clock: Callable[[], fl
     gate = threading.Barrier(num_cores + 1)
 
     def run(core: int) -> None:
-        gate.wait()
+        try:
+            gate.wait()
+        except threading.BrokenBarrierError:
+            return
         until = clock() + _LEAST_S
         while clock() < until:
             done[core] += work(core)
         ends[core] = clock()
 
     threads = [threading.Thread(target=run, args=(core,)) for core in range(num_cores)]
-    for thread in threads:
-        thread.start()
-    gate.wait()
+    try:
+        for thread in threads:
+            thread.start()
+        gate.wait()
+    except BaseException:  # an interrupt: the threads would wait for ever, and the exit for them
+        gate.abort()
+        raise
     begun = clock()
     for thread in threads:
         thread.join()

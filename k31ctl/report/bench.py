@@ -63,32 +63,34 @@ def show_bench(
     if held is not None:
         result["against"] = against_document(held, plan_notes)
     measured = _measured(finished, held)
-    is_free = targets.write(
-        {
-            "html": lambda: _page(finished, inputs, plan),
-            "csv": lambda: csv_text(finished.stages),
-            "markdown": lambda: bench_markdown(finished, gates, measured, found, regressed),
-            "junit": lambda: junit_text(
-                "k31ctl bench", bench_cases(finished, gates, measured, found, regressed)
-            ),
-        }
-    )
-    if as_json:
-        sys.stdout.write(
-            envelope(
-                "bench",
-                inputs=inputs,
-                result=result,
-                assumptions=_assumptions(finished),
-                warnings=warnings(finished),
-            )
+    try:
+        targets.write(
+            {
+                "html": lambda: _page(finished, inputs, plan),
+                "csv": lambda: csv_text(finished.stages),
+                "markdown": lambda: bench_markdown(finished, gates, measured, found, regressed),
+                "junit": lambda: junit_text(
+                    "k31ctl bench", bench_cases(finished, gates, measured, found, regressed)
+                ),
+            }
         )
-    elif is_free:
-        sys.stdout.write(bench_text(finished, best))
-        if found is not None:
-            sys.stdout.write("\n" + diff_text(found))
-        if held is not None:
-            sys.stdout.write("\n" + "\n".join(against_lines(held, plan_notes)) + "\n")
+    finally:  # a file that cannot be written loses nothing of what was measured
+        if as_json:
+            sys.stdout.write(
+                envelope(
+                    "bench",
+                    inputs=inputs,
+                    result=result,
+                    assumptions=_assumptions(finished),
+                    warnings=warnings(finished),
+                )
+            )
+        elif targets.is_free:
+            sys.stdout.write(bench_text(finished, best))
+            if found is not None:
+                sys.stdout.write("\n" + diff_text(found))
+            if held is not None:
+                sys.stdout.write("\n" + "\n".join(against_lines(held, plan_notes)) + "\n")
     if finished.is_interrupted:
         raise KeyboardInterrupt
     _require(finished, gates, held)

@@ -42,19 +42,21 @@ def show_conformance(
     result = conformance_result(ended)
     require_names(gates, result)
     suite = f"conformance of {ended.server.model}, {ended.api}"
-    is_free = targets.write({"junit": lambda: junit_text(suite, conformance_cases(ended))})
-    if as_json:
-        sys.stdout.write(
-            envelope(
-                "conformance",
-                inputs=_inputs(request, gates),
-                result=result,
-                assumptions=_assumptions(ended),
-                warnings=[f"{r.id}: {r.detail}" for r in ended.results if _is_warning(r)],
+    try:
+        targets.write({"junit": lambda: junit_text(suite, conformance_cases(ended))})
+    finally:  # a file that cannot be written loses nothing of what was found
+        if as_json:
+            sys.stdout.write(
+                envelope(
+                    "conformance",
+                    inputs=_inputs(request, gates),
+                    result=result,
+                    assumptions=_assumptions(ended),
+                    warnings=[f"{r.id}: {r.detail}" for r in ended.results if _is_warning(r)],
+                )
             )
-        )
-    elif is_free:
-        sys.stdout.write(conformance_text(ended, _assumptions(ended)))
+        elif targets.is_free:
+            sys.stdout.write(conformance_text(ended, _assumptions(ended)))
     if ended.is_interrupted:
         raise KeyboardInterrupt
     _require(ended, result, gates)

@@ -1,8 +1,6 @@
 """Measure, calibrate, plan, measure another load: the loop with the program as users run it."""
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -11,6 +9,7 @@ from statistics import fmean
 from k31ctl.core.measured_host import HostRates, Rate, processor_node
 from k31ctl.report.hardware import profile_yaml
 from tests.fetch.tiny_checkpoint import tiny_config
+from tests.program import program
 
 
 @dataclass
@@ -33,13 +32,7 @@ class Loop:
 
 
 def k31ctl(*arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "k31ctl", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    done = program(*arguments)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
 

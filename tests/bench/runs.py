@@ -44,7 +44,7 @@ ASKED: dict[str, Any] = {
     "timeout_s": 30.0,
     "gap_timeout_s": 30.0,
     "most_in_flight": 1000,
-    "key_variable": "BENCH_KEY",
+    "key_variable": "K31CTL_API_KEY",
     "is_http2": False,
     "folder": None,
     "plan_path": None,

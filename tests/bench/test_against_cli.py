@@ -1,8 +1,6 @@
 """``bench --against`` and ``bench compare`` as users run them, against a server of known timing."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,19 +10,10 @@ from jsonschema import Draft202012Validator
 
 import k31ctl as package
 from tests.bench.sse_server import HEAD, Asked, Step, answer, running_server
+from tests.program import program
 
 SCHEMAS = Path(package.__file__).parent / "schemas"
 LOAD = ("--prompt-tokens", "64", "--output-tokens", "4", "--requests", "4", "--warmup", "0")
-
-
-def k31ctl(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "k31ctl", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
 
 
 def timed(asked: Asked) -> Iterator[Step]:
@@ -39,7 +28,7 @@ def timed(asked: Asked) -> Iterator[Step]:
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("plan") / "plan.json"
-    done = k31ctl("plan", "kimi-k3", "--on", "8x-b300", "--nodes", "1", "--json")
+    done = program("plan", "kimi-k3", "--on", "8x-b300", "--nodes", "1", "--json")
     path.write_text(done.stdout)
     return path
 
@@ -48,7 +37,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def record(plan: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("runs") / "run"
     with running_server(timed) as server:
-        done = k31ctl(
+        done = program(
             *("bench", server.url, *LOAD, "--concurrency", "1,2"),
             *("--against", str(plan), "--out", str(folder), "--json"),
         )
@@ -86,7 +75,7 @@ def test_the_record_keeps_the_plan_and_compares_alike(
         (str(folder), "--against", str(plan)),
         (str(answered), "--against", str(plan)),
     ):
-        done = k31ctl("bench", "compare", *arguments, "--json")
+        done = program("bench", "compare", *arguments, "--json")
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)
         Draft202012Validator(schema).validate(found)
@@ -96,8 +85,12 @@ def test_the_record_keeps_the_plan_and_compares_alike(
 def test_a_gate_on_a_ratio_holds_or_is_exit_4(record: tuple[Path, dict[str, Any]]) -> None:
     folder, document = record
     worst = max(s["tpot_s"]["ratio"] for s in document["result"]["against"]["stages"])
-    fine = k31ctl("bench", "compare", str(folder), "--gate", f"against.tpot_s.ratio<={worst + 0.1}")
-    over = k31ctl("bench", "compare", str(folder), "--gate", f"against.tpot_s.ratio<={worst - 0.1}")
+    fine = program(
+        "bench", "compare", str(folder), "--gate", f"against.tpot_s.ratio<={worst + 0.1}"
+    )
+    over = program(
+        "bench", "compare", str(folder), "--gate", f"against.tpot_s.ratio<={worst - 0.1}"
+    )
     assert (fine.returncode, over.returncode) == (0, 4)
     assert "does not hold" in over.stderr
     assert "likely off:" in over.stdout
@@ -105,7 +98,7 @@ def test_a_gate_on_a_ratio_holds_or_is_exit_4(record: tuple[Path, dict[str, Any]
 
 def test_the_table_is_80_columns_wide(record: tuple[Path, dict[str, Any]]) -> None:
     folder, _ = record
-    done = k31ctl("bench", "compare", str(folder))
+    done = program("bench", "compare", str(folder))
     lines = done.stdout.splitlines()
     assert "predicted" in lines[1]
     assert max(map(len, lines)) <= 80
@@ -118,7 +111,7 @@ def test_a_plan_of_a_model_that_is_not_here_says_where_its_path_counts_from(
     document["inputs"]["deployment"]["model"] = "./tiny"
     elsewhere = tmp_path / "plan.json"
     elsewhere.write_text(json.dumps(document))
-    done = k31ctl("bench", "compare", str(record[0]), "--against", str(elsewhere))
+    done = program("bench", "compare", str(record[0]), "--against", str(elsewhere))
     assert done.returncode == 3
     assert f"at: ./tiny, in {elsewhere}" in done.stderr
     assert "from the folder where it was made" in done.stderr
@@ -129,7 +122,7 @@ def test_a_plan_whose_files_changed_says_so(plan: Path, tmp_path: Path, record: 
     document["result"]["performance"]["itl_s"] *= 1.5
     changed = tmp_path / "changed.json"
     changed.write_text(json.dumps(document))
-    done = k31ctl("bench", "compare", str(record[0]), "--against", str(changed))
+    done = program("bench", "compare", str(record[0]), "--against", str(changed))
     assert done.returncode == 0
     assert "changed since" in done.stdout
 
@@ -152,7 +145,7 @@ def test_what_is_no_plan_is_exit_3_before_anything_is_sent(
     path = tmp_path / "plan.json"
     path.write_text(content)
     with running_server() as server:
-        done = k31ctl("bench", server.url, *LOAD, "--against", str(path))
+        done = program("bench", server.url, *LOAD, "--against", str(path))
     assert (done.returncode, done.stdout, server.asked) == (3, "", [])
     assert words in done.stderr
     assert len(done.stderr.splitlines()) == 3
@@ -164,14 +157,14 @@ def test_what_is_no_plan_is_exit_3_before_anything_is_sent(
 def test_what_is_no_record_is_exit_3(content: str, plan: Path, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     path.write_text(content)
-    done = k31ctl("bench", "compare", str(path), "--against", str(plan))
+    done = program("bench", "compare", str(path), "--against", str(plan))
     assert (done.returncode, done.stdout) == (3, "")
     assert "do: name a folder of k31ctl bench --out" in done.stderr
 
 
 def test_a_record_without_a_plan_asks_for_one(tmp_path: Path) -> None:
     with running_server(timed) as server:
-        k31ctl("bench", server.url, *LOAD, "--out", str(tmp_path / "run"))
-    done = k31ctl("bench", "compare", str(tmp_path / "run"))
+        program("bench", server.url, *LOAD, "--out", str(tmp_path / "run"))
+    done = program("bench", "compare", str(tmp_path / "run"))
     assert done.returncode == 3
     assert "--against PLAN.json" in done.stderr

@@ -25,6 +25,7 @@ from tests.bench.sse_server import (
     plain,
     running_server,
 )
+from tests.program import program
 
 SCHEMA = Path(package.__file__).parent / "schemas" / "bench.v1.schema.json"
 
@@ -38,13 +39,7 @@ def slowly(asked: Asked) -> Iterator[Step]:
 
 
 def k31ctl(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "k31ctl", "bench", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return program("bench", *arguments)
 
 
 SMALL = ("--requests", "4", "--prompt-tokens", "8", "--output-tokens", "4")
@@ -84,6 +79,21 @@ def test_a_csv_has_a_row_for_every_stage(tmp_path: Path) -> None:
     head, *rows = lines(path)
     assert head.startswith("name,concurrency,rate,repeat,requests,completed,errors,duration_s")
     assert [row.split(",")[0] for row in rows] == ["concurrency 1", "concurrency 2"]
+
+
+def test_a_page_that_cannot_be_written_loses_no_numbers(tmp_path: Path) -> None:
+    folder = tmp_path / "pages"
+    folder.mkdir()
+
+    def removing(asked: Asked) -> Iterator[Step]:
+        if folder.exists():
+            folder.rmdir()
+        yield from answer(asked)
+
+    with running_server(removing) as server:
+        done = k31ctl(server.url, *SMALL, "--json", "--html", str(folder / "page.html"))
+    assert (done.returncode, json.loads(done.stdout)["result"]["completed"]) == (3, 4)
+    assert "error: cannot write page.html: no such file or directory" in done.stderr
 
 
 def test_a_record_holds_every_request_and_every_gap(tmp_path: Path) -> None:

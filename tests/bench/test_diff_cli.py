@@ -20,6 +20,7 @@ from k31ctl.bench.result import StageResult
 from k31ctl.core.gates import numeric_names
 from tests.bench.runs import finished, lines
 from tests.bench.sse_server import HEAD, Asked, Step, answer, running_server
+from tests.program import program
 
 SCHEMA = Path(package.__file__).parent / "schemas" / "bench-diff.v1.schema.json"
 SMALL = ("--requests", "4", "--prompt-tokens", "16", "--output-tokens", "4")
@@ -34,13 +35,7 @@ def slowly(asked: Asked) -> Iterator[Step]:
 
 
 def k31ctl(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "k31ctl", "bench", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return program("bench", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -264,11 +259,12 @@ def test_a_run_that_no_request_survives_is_recorded_as_failed(tmp_path: Path) ->
     assert json.loads((tmp_path / "run" / "run.json").read_text())["state"] == "failed"
 
 
-def test_a_full_disk_is_told_in_three_lines(tmp_path: Path) -> None:
-    limited = f"ulimit -f 2; exec {sys.executable} -m k31ctl bench"
+@pytest.mark.parametrize("blocks", [1, 2, 4])  # from the start, in the middle, at the very end
+def test_a_full_disk_is_told_in_three_lines(tmp_path: Path, blocks: int) -> None:
+    limited = f"ulimit -f {blocks}; exec {sys.executable} -m k31ctl bench"
     with running_server(answer) as server:
         done = subprocess.run(
-            ["bash", "-c", f"{limited} {server.url} --requests 400 --output-tokens 4 --out run"],
+            ["bash", "-c", f"{limited} {server.url} --requests 100 --output-tokens 4 --out run"],
             capture_output=True,
             text=True,
             check=False,
@@ -278,4 +274,5 @@ def test_a_full_disk_is_told_in_three_lines(tmp_path: Path) -> None:
         )
     assert done.returncode == 3
     assert "error: the measurement cannot be written: file too large" in done.stderr
+    assert not list((tmp_path / "run").glob(".*"))
     assert "Traceback" not in done.stderr

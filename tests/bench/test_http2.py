@@ -34,7 +34,7 @@ def test_tokens_times_and_headers_are_those_of_the_server() -> None:
             num_requests=16,
             concurrency=(2,),
             output_tokens=8,
-            environment={"BENCH_KEY": "a-key"},
+            environment={"K31CTL_API_KEY": "a-key"},
         )
     assert (found.completed, found.errors, found.tokens.output) == (16, 0, 128)
     assert found.ttft_s is not None

@@ -1,18 +1,21 @@
 """Loads: users in a closed loop, arrivals at set times, traces; and how they are reached."""
 
 import json
+import os
+import signal
 import ssl
 import threading
 import time
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import psutil
 import pytest
 
+from k31ctl.api.measuring import conformance
 from k31ctl.bench.events import StageFinished, StageStarted
-from k31ctl.errors import EndpointError
+from k31ctl.errors import EndpointError, InputError
 from tests.bench.runs import events, finished, lines, measured
 from tests.bench.sse_server import (
     HEAD,
@@ -55,6 +58,35 @@ def test_a_duration_ends_the_sending_and_waits_for_what_is_under_way() -> None:
         found = measured(server.url, concurrency=(2,), num_requests=None, duration_s=0.35)
     assert found.completed == found.requests == len(server.completions())
     assert found.duration_s >= 0.35
+
+
+def test_a_load_that_is_stopped_before_any_answer_still_took_its_time() -> None:
+    def stopping(_: Asked) -> Iterator[Step]:
+        os.kill(os.getpid(), signal.SIGINT)
+        yield 2.0
+
+    with running_server(stopping) as server:
+        found = measured(server.url, num_requests=None, duration_s=30.0)
+    assert (found.completed, found.is_whole) == (0, False)
+    assert found.duration_s > 1e-5
+    assert found.client.cpu_fraction < 100
+
+
+def test_the_rates_of_a_load_that_is_stopped_count_the_time_of_what_was_cut_off() -> None:
+    calls = count()
+
+    def stalling(asked: Asked) -> Iterator[Step]:
+        if next(calls):
+            yield 0.5
+            os.kill(os.getpid(), signal.SIGINT)
+            yield 2.0
+        yield from answer(asked)
+
+    with running_server(stalling) as server:
+        found = measured(server.url, num_requests=None, duration_s=30.0)
+    assert found.completed == 1
+    assert found.duration_s >= 0.5
+    assert found.request_rate <= 2.0
 
 
 def test_rates_of_a_closed_loop_are_those_of_its_full_load() -> None:
@@ -352,6 +384,18 @@ def test_a_proxy_of_the_environment_is_gone_through(monkeypatch: pytest.MonkeyPa
     assert asked[0].path == "http://model.invalid:8000/v1/chat/completions"
     assert asked[0].headers["host"] == "model.invalid:8000"
     assert asked[0].headers["proxy-authorization"] == "Basic dXNlcjpwYXNz"
+
+
+@pytest.mark.parametrize("environment", [{}, {"MY_KEY": ""}])
+def test_a_key_that_somebody_named_is_not_left_out(environment: dict[str, str]) -> None:
+    with pytest.raises(InputError, match="empty or not set") as caught:
+        events("http://127.0.0.1:9", environment, key_variable="MY_KEY")
+    assert caught.value.where == "--api-key-env MY_KEY"
+
+
+def test_a_key_that_conformance_is_to_send_is_not_left_out() -> None:
+    with pytest.raises(InputError, match="empty or not set"):
+        conformance("http://127.0.0.1:9", api_key_env="MY_KEY")
 
 
 def test_the_clock_of_the_client_agrees_with_the_server() -> None:

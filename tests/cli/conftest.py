@@ -7,19 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.program import program
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session")
 def k31ctl() -> Run:
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "k31ctl", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-            env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"},
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return program(
+            *arguments, environment={**os.environ, "COLUMNS": "80", "NO_COLOR": "1", **environment}
         )
 
     return run

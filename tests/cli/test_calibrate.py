@@ -1,6 +1,7 @@
 """``k31ctl calibrate`` and ``plan --calibration`` as users run them."""
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from math import log
@@ -127,6 +128,19 @@ def test_one_load_is_exit_4_writes_nothing_and_says_what_to_measure(
     assert (done.returncode, done.stdout, out.exists()) == (4, "", False)
     assert "measure also --concurrency" in done.stderr
     assert len(done.stderr.splitlines()) == 3
+
+
+@pytest.mark.parametrize(("served", "longest"), [(None, 16_384), (4096, 2048)])
+def test_no_prompt_is_asked_for_that_the_measured_server_would_refuse(
+    site: tuple[Path, Path, dict[str, Any]], tmp_path: Path, served: int | None, longest: int
+) -> None:
+    run = answer(B300, slower(), [load(64, 1024)], noise=0.02)
+    run["result"]["server"]["max_model_len"] = served
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    with pytest.raises(package.RefusedError) as refused:
+        package.calibrate(tmp_path / "run.json", plan=site[0] / "plan.json")
+    asked = re.findall(r"--prompt-tokens (\d+)", refused.value.remedy)
+    assert max(map(int, asked)) == longest
 
 
 def test_what_is_measured_later_makes_good_what_was_missing(

@@ -16,6 +16,7 @@ import k31ctl as package
 from k31ctl.core.host_rule import Rule
 from k31ctl.core.readiness import RULES
 from tests.host.machine import SLEEP, Machine, b300, bare, mi355x
+from tests.program import program
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Doctor = Callable[..., subprocess.CompletedProcess[str]]
@@ -25,13 +26,9 @@ K3 = ("--model", "kimi-k3", "--engine", "vllm@0.33.0")
 
 def on(machine: Machine, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The program on a machine of files, with that machine's tools alone."""
-    return subprocess.run(
-        [sys.executable, "-m", "k31ctl", "doctor", "--root", str(machine.root), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env={
+    return program(
+        *("doctor", "--root", str(machine.root), *arguments),
+        environment={
             "PATH": str(machine.bin),
             "HOME": "/root",
             "PYTHONPATH": os.pathsep.join(sys.path),

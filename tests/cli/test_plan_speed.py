@@ -134,7 +134,9 @@ def test_text_is_never_wider_than_a_terminal(k31ctl: Run, options: tuple[str, ..
     ],
 )
 def test_the_same_question_gets_the_same_bytes(k31ctl: Run, options: tuple[str, ...]) -> None:
-    one, two = (k31ctl(*PLAN, *LOAD, *options, "--json") for _ in range(2))
+    one, two = (
+        k31ctl(*PLAN, *LOAD, *options, "--json", PYTHONHASHSEED=seed) for seed in ("1", "2")
+    )
     assert one.returncode == 0, one.stderr
     assert one.stdout == two.stdout
 

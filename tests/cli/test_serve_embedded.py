@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,13 +16,14 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.cli.test_schemas import schema
+from tests.program import Done, program
 from tests.smoke import damage
 
 pytest.importorskip("torch", reason="the extra engine is not installed")
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 SMALL = ("--engine", "embedded", "--port", "0", "--device", "cpu", "--max-num-seqs", "2")
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1", "COLUMNS": "80"}
 HIDE_TORCH = """
 import sys
 sys.modules["torch"] = None
@@ -35,6 +37,10 @@ def tiny(k31ctl: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served") / "tiny-k31"
     assert k31ctl("tiny", str(folder)).returncode == 0
     return folder
+
+
+def refused(*arguments: str) -> Done:
+    return program("serve", *arguments, environment=ENVIRONMENT, loaded=("torch",))
 
 
 @contextmanager
@@ -118,19 +124,27 @@ def test_its_document_meets_its_schema_and_tells_the_address(tiny: Path) -> None
     assert any("plain torch, as asked" in path for path in document["result"]["paths"])
 
 
-def test_what_does_not_fit_is_refused_with_a_way_out(k31ctl: Run, tiny: Path) -> None:
+def test_a_taken_port_is_told_before_anything_is_planned(tiny: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = refused(str(tiny), "--engine", "embedded", "--port", port)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "Address already in use\n" in done.stderr
+
+
+def test_what_does_not_fit_is_refused_with_a_way_out(tiny: Path) -> None:
     asked = ("--max-num-seqs", "4096", "--engine", "embedded", "--device", "cpu")
-    done = k31ctl("serve", str(tiny), *asked, "--max-model-len", "1m")
+    done = refused(str(tiny), *asked, "--max-model-len", "1m")
     assert (done.returncode, done.stdout) == (4, "")
     assert "GiB are free" in done.stderr
     assert "do: use --max-model-len" in done.stderr
 
 
-def test_a_part_of_a_checkpoint_is_refused_without_layers(k31ctl: Run, tiny: Path) -> None:
+def test_a_part_of_a_checkpoint_is_refused_without_layers(tiny: Path) -> None:
     marker = tiny / "k31ctl-partial.json"
     marker.write_text(json.dumps({"schema": "k31ctl/partial/v1", "selection": "layers 0-3"}))
     try:
-        done = k31ctl("serve", str(tiny), *SMALL)
+        done = refused(str(tiny), *SMALL)
         with started(str(tiny), *SMALL, "--layers", "0-3") as process:
             _, lines = until_ready(process)
     finally:
@@ -140,11 +154,9 @@ def test_a_part_of_a_checkpoint_is_refused_without_layers(k31ctl: Run, tiny: Pat
     assert "Layers 0 to 3 alone of 6" in "".join(lines)
 
 
-def test_layers_without_what_is_around_them_are_refused(
-    k31ctl: Run, tiny: Path, tmp_path: Path
-) -> None:
+def test_layers_without_what_is_around_them_are_refused(tiny: Path, tmp_path: Path) -> None:
     damage.cut_out(tiny, tmp_path / "part", range(2, 5))
-    done = k31ctl("serve", str(tmp_path / "part"), *SMALL, "--layers", "2-4")
+    done = refused(str(tmp_path / "part"), *SMALL, "--layers", "2-4")
     assert done.returncode == 4
     assert "the embedding and the head are not in this part" in done.stderr
     assert "k31ctl smoke --layers" in done.stderr
@@ -180,10 +192,8 @@ def test_without_torch_it_says_what_to_install(tiny: Path) -> None:
         (("TINY", "--engine", "embedded", "--api-key-file", "/nowhere"), 3, "holds no key"),
     ],
 )
-def test_mistakes_are_told(
-    k31ctl: Run, tiny: Path, arguments: tuple[str, ...], code: int, message: str
-) -> None:
-    done = k31ctl("serve", *(str(tiny) if each == "TINY" else each for each in arguments))
+def test_mistakes_are_told(tiny: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
+    done = refused(*(str(tiny) if each == "TINY" else each for each in arguments))
     assert (done.returncode, done.stdout) == (code, "")
     assert message in done.stderr
     assert "Traceback" not in done.stderr

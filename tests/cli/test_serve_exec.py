@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.program import program
+
 PREDICTED = 3_177_687  # kimi-k3, vLLM, 8x-b300: k31ctl serve --json, predicted.kv_cache_tokens
 ENGINE = """#!{python}
 import http.server, json, os, sys, threading
@@ -168,12 +170,6 @@ def test_an_engine_that_is_not_there_is_told(port: int) -> None:
 
 @pytest.mark.parametrize("words", [("--as", "compose"), ("--nodes", "2"), ("--json",)])
 def test_only_a_script_for_one_node_is_started(words: tuple[str, ...]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "k31ctl", "serve", "kimi-k3", "--exec", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = program("serve", "kimi-k3", "--exec", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert "only a script for one node can be started here" in done.stderr

@@ -37,6 +37,15 @@ def test_a_full_disk_is_told_in_three_lines(shell: Run, arguments: str, unbuffer
     assert len(done.stderr.splitlines()) == 3
 
 
+def test_a_file_that_takes_only_a_part_is_a_full_disk(shell: Run, tmp_path: Path) -> None:
+    line = f"ulimit -f 8; k31ctl plan --json >{tmp_path / 'plan.json'}"
+    done = shell(line, PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        3,
+        "error: the answer cannot be written: file too large",
+    )
+
+
 @needs_full
 @pytest.mark.parametrize("redirect", ["2>&-", "2>/dev/full", ">&- 2>&-"])
 def test_a_failure_keeps_its_exit_code_where_nobody_can_read_it(shell: Run, redirect: str) -> None:

@@ -1,6 +1,7 @@
 """Our reader of arguments against Python's argparse, on the flags of the real engines."""
 
 import argparse
+from functools import cache
 from typing import Any
 
 import pytest
@@ -14,15 +15,19 @@ from k31ctl.core.launch import Program, Stage
 from tests.core.argparse_oracle import Refused, parsed, parser_of
 from tests.core.catalogs import CATALOGS, ENGINES
 
-GRAMMARS = {
-    engine: grammar_of(c.flags, engine=engine, abbreviations=c.abbreviations)
-    for engine, c in CATALOGS.items()
-}
-PARSERS = {
-    engine: parser_of(c.flags, engine=engine, abbreviations=c.abbreviations)
-    for engine, c in CATALOGS.items()
-}
 VALUES = ["8", "-1", "0.9", "auto", "", "a b", "-x y", "{}", '{"a": 1}', "1k", "None", "[1]", "-.5"]
+
+
+@cache
+def grammar(engine: str) -> Grammar:
+    c = CATALOGS[engine]
+    return grammar_of(c.flags, engine=engine, abbreviations=c.abbreviations)
+
+
+@cache
+def parser(engine: str) -> argparse.ArgumentParser:
+    c = CATALOGS[engine]
+    return parser_of(c.flags, engine=engine, abbreviations=c.abbreviations)
 
 
 def read(words: list[str], grammar: Grammar) -> Reading:
@@ -86,10 +91,10 @@ COMMANDS = {engine: commands(catalog) for engine, catalog in CATALOGS.items()}
 def test_a_command_is_taken_or_refused_as_argparse_does(engine: str, data: st.DataObject) -> None:
     catalog = CATALOGS[engine]
     words = data.draw(COMMANDS[engine])
-    reading = read(words, GRAMMARS[engine])
+    reading = read(words, grammar(engine))
     refused = [p for p in reading.problems if p.stage is Stage.PARSING]
     try:
-        expected = parsed(PARSERS[engine], words)
+        expected = parsed(parser(engine), words)
     except Refused as why:
         assert refused, why
         return
@@ -100,13 +105,13 @@ def test_a_command_is_taken_or_refused_as_argparse_does(engine: str, data: st.Da
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_beginning_of_every_flag_means_what_argparse_makes_of_it(engine: str) -> None:
-    parser, grammar = PARSERS[engine], GRAMMARS[engine]
-    names = [name for name in grammar.spellings if name.startswith("--")]
+    theirs, ours = parser(engine), grammar(engine)
+    names = [name for name in ours.spellings if name.startswith("--")]
     for beginning in {name[:end] for name in names for end in range(3, len(name) + 1)}:
-        match = grammar.match(beginning)
+        match = ours.match(beginning)
         assert match is not None
         try:
-            found = parser._parse_optional(beginning)
+            found = theirs._parse_optional(beginning)
         except (Refused, argparse.ArgumentError):  # by release of Python
             assert match.candidates
             continue

@@ -159,6 +159,17 @@ def test_sparse_attention_is_that_of_deepseek_v32_without_rotation(
     assert error(out, expected[0]) < 5e-6
 
 
+@pytest.mark.parametrize("absorbed", [False, True], ids=["expanded", "absorbed"])
+def test_one_more_token_attends_as_in_the_whole_prompt(*, absorbed: bool) -> None:
+    tensors, x = latent_tensors(gated=True), numbers(31, 40, seed=51)
+    whole, _ = latent_layer(x, tensors, num_heads=4, index_topk=7)
+    _, seen = latent_layer(x[:30], tensors, num_heads=4, index_topk=7)
+    last, _ = latent_layer(
+        x[30:], tensors, num_heads=4, index_topk=7, absorbed=absorbed, memory=seen
+    )
+    assert error(last, whole[30:]) < 1e-5
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_the_choice_of_tokens_is_that_of_glm5_next_with_pools_of_one() -> None:
     found = transformers("transformers.models.glm5_next.modeling_glm5_next")

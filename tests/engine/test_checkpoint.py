@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from k31ctl.engine.checkpoint import Checkpoint
 from k31ctl.engine.mxfp4 import dequantise
@@ -75,6 +77,50 @@ def test_a_file_that_is_cut_short_is_an_error_of_the_file(copy: Path) -> None:
         load(copy)
 
 
+def changed(folder: Path, name: str, change: Callable[[Tensor], Tensor]) -> None:
+    for file in (FIRST, SECOND):
+        tensors = load_file(folder / file)
+        if name in tensors:
+            save_file(tensors | {name: change(tensors[name])}, folder / file)
+
+
+BIAS = "language_model.model.layers.1.block_sparse_moe.gate.e_score_correction_bias"
+SCALE = EXPERT.replace("packed", "scale")
+A_LOG = f"{LAYER}self_attn.A_log"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (BIAS, lambda found: found.index_fill(0, torch.tensor([2]), torch.nan), "no finite number"),
+        (f"{LAYER}self_attn.o_proj.weight", lambda found: found / 0, "no finite number"),
+        (SCALE, lambda found: found.index_fill(0, torch.tensor([1]), 255), "no finite number"),
+        (SCALE, lambda found: found.bfloat16(), "weight_scale is stored as bfloat16"),
+        (BIAS, lambda found: found.byte(), "e_score_correction_bias is stored as uint8"),
+        (A_LOG, lambda found: found[:1], r"A_log is \[1\], not \[\d\] or \[1, 1, \d, 1\] or \[128"),
+    ],
+)
+def test_what_cannot_be_a_weight_is_named(
+    copy: Path, name: str, change: Callable[[Tensor], Tensor], message: str
+) -> None:
+    changed(copy, name, change)
+    with pytest.raises(InputError, match=message):
+        load(copy)
+
+
+def test_an_expert_that_is_packed_in_part_is_spelled_out(copy: Path) -> None:
+    expected = in_pieces(load(copy), prompt(20), [20])
+    (copy / "model.safetensors.index.json").unlink()
+    for file in (FIRST, SECOND):
+        tensors = load_file(copy / file)
+        if EXPERT in tensors:
+            packed, scale = tensors.pop(EXPERT), tensors.pop(SCALE)
+            tensors[EXPERT.removesuffix("_packed")] = dequantise(packed, scale).bfloat16()
+            save_file(tensors, copy / file)
+    model = load(copy, packed_experts=True)
+    assert error(in_pieces(model, prompt(20), [20]), expected) < 1e-6
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"weight_map": 3}'])
 def test_an_index_that_is_none_is_told(copy: Path, text: str) -> None:
     (copy / "model.safetensors.index.json").write_text(text)
@@ -113,6 +159,11 @@ def test_experts_in_bf16_are_known_by_their_tensors(copy: Path) -> None:
         ("moe_router_activation_func", "softmax", "sigmoid is computed"),
         ("moe_layer_freq", 2, "skipped layers are not computed"),
         ("routed_scaling_factor", "big", "is 'big', not a number"),
+        ("num_expert_group", 3, "does not part 8 experts evenly"),
+        ("num_expert_group", 8, "does not part 8 experts evenly by pairs"),
+        ("topk_group", 2, "is more than the 1 groups"),
+        ("rms_norm_eps", -1, "is -1, not above 0"),
+        ("activation_situ_linear_beta", 0, "is 0, not above 0"),
     ],
 )
 def test_a_configuration_that_is_not_computed_is_refused(

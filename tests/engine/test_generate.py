@@ -4,6 +4,7 @@ import dataclasses
 import math
 import sys
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from k31ctl.engine.generate import Failed, Finish, Generation, Request, Said
-from k31ctl.engine.model import Model
+from k31ctl.engine.model import Layer, Model
 from k31ctl.engine.sample import Sampler, Sampling, kept, likelihood
 from k31ctl.errors import RefusedError
 from tests.engine.conftest import Tiny
@@ -64,6 +65,17 @@ def test_draws_follow_the_distribution_and_the_seed() -> None:
     assert abs(drawn.count(0) - expected) < 5 * math.sqrt(expected)
     other = Sampler(Sampling(temperature=0.5, seed=12))
     assert drawn != [other.choose(HALVES) for _ in range(1500)]
+
+
+@pytest.mark.parametrize("limits", [{}, {"min_p": 0.4}])
+def test_draws_are_the_same_where_rounding_changes_the_order(limits: dict[str, float]) -> None:
+    noise = torch.rand((2, 500), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    one, other = (HALVES.repeat(100).double() + 1e-9 * noise).unbind()
+    assert one.argsort().tolist() != other.argsort().tolist()
+    sampling = Sampling(temperature=1.0, seed=5, **limits)  # type: ignore[arg-type]
+    first, second = Sampler(sampling), Sampler(sampling)
+    drawn = [first.choose(one) for _ in range(200)]
+    assert drawn == [second.choose(other) for _ in range(200)]
 
 
 def test_likelihoods_are_those_of_the_logits_whatever_the_temperature() -> None:
@@ -183,3 +195,18 @@ def test_what_fails_for_one_request_ends_it_alone(tiny: Tiny) -> None:
     said = [each for each in first if isinstance(each, Said)] + list(generation.run())
     assert by_request(said) == {"1": expected}
     assert (generation.cache.num_free_slots, generation.cache.num_free_tokens) == (3, 256)
+
+
+def test_what_fails_in_the_model_ends_what_it_was_computing_and_no_more(tiny: Tiny) -> None:
+    """States of its first layers have moved on by then, so that the step cannot be repeated."""
+    ours = load(tiny("kimi-k3"))
+    expected = greedy(ours, prompt(9, seed=3), 5)
+    generation = Generation(ours, num_slots=2, num_tokens=256)
+    for number in (1, 2, 3):
+        generation.submit(ask(number, length=9, max_tokens=5))
+    sound, ours.layers[3] = ours.layers[3], cast(Layer, None)
+    failed = generation.step()
+    ours.layers[3] = sound
+    assert {each.request_id for each in failed if isinstance(each, Failed)} == {"1", "2"}
+    assert by_request(list(generation.run())) == {"3": expected}
+    assert (generation.cache.num_free_slots, generation.cache.num_free_tokens) == (2, 256)

@@ -1,9 +1,9 @@
 """Kernels, interpreted on a CPU, against the plain functions that they must equal."""
 
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,34 +20,61 @@ from tests.engine.runs import CPU, F32
 
 HERE = Path(__file__).parent
 CHECKS = sorted(HERE.glob("kernels/check_*.py"))
+WHOLE = HERE / "kernels" / "whole_model.py"
 
 
-@pytest.fixture(scope="session")
-def interpreted() -> Callable[..., str]:
-    """Run a file with Triton's interpreter, which is chosen when Triton is imported."""
+# One process for all: to import torch and Triton takes longer than most checks.
+RUN_EACH = """
+import contextlib, io, json, runpy, sys, traceback
+said = []
+for command in json.loads(sys.argv[1]):
+    sys.argv, code = command, 0
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        try:
+            runpy.run_path(command[0], run_name="__main__")
+        except BaseException:
+            code = 1
+            traceback.print_exc(file=printed)
+    said.append((code, printed.getvalue()))
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def interpreted(tiny: Tiny) -> dict[str, tuple[int, str]]:
+    """What each file says, and its exit code, with Triton's interpreter."""
     if find_spec("triton") is None:
         pytest.skip("triton is not installed")
+    commands = [[str(file)] for file in CHECKS] + [[str(WHOLE), str(tiny("kimi-k3.1-pro"))]]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_EACH, json.dumps(commands)],
+        # The interpreter is chosen when Triton is imported.
+        env=_environment() | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads(done.stdout)
+    return {Path(file).stem: each for (file, *_), each in zip(commands, said, strict=True)}
 
-    def run(file: Path, *arguments: str) -> str:
-        environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-        environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent.parent), *sys.path])
-        command = [sys.executable, str(file), *arguments]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
 
-    return run
+def _environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE.parent.parent), *sys.path])}
 
 
-@pytest.mark.parametrize("file", CHECKS, ids=[file.stem for file in CHECKS])
-def test_a_kernel_is_its_plain_function(interpreted: Callable[..., str], file: Path) -> None:
-    assert "as plain" in interpreted(file)
+@pytest.mark.parametrize("name", [file.stem for file in CHECKS])
+def test_a_kernel_is_its_plain_function(interpreted: dict[str, tuple[int, str]], name: str) -> None:
+    code, said = interpreted[name]
+    assert code == 0, said
+    assert "as plain" in said
 
 
 def test_a_whole_model_with_kernels_is_the_plain_model(
-    interpreted: Callable[..., str], tiny: Tiny
+    interpreted: dict[str, tuple[int, str]],
 ) -> None:
-    said = interpreted(HERE / "kernels" / "whole_model.py", str(tiny("kimi-k3.1-pro")))
+    code, said = interpreted[WHOLE.stem]
+    assert code == 0, said
     assert "as plain" in said
     assert "Triton, interpreted on a CPU" in said
 
@@ -73,7 +100,6 @@ def test_triton_asked_for_in_vain_is_refused(tiny: Tiny, monkeypatch: pytest.Mon
 def test_a_kernel_is_its_plain_function_on_a_gpu(file: Path) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device here")
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE.parent.parent), *sys.path])}
     command = [sys.executable, str(file), "cuda"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
     assert "as plain" in done.stdout, done.stderr

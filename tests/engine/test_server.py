@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from k31ctl.engine.service.limits import Limits
-from k31ctl.engine.service.server import run_service
+from k31ctl.engine.service.server import require_free, run_service
 from k31ctl.errors import InputError
 from tests.engine.scripted import ScriptedGenerator, gauge, served, small_model, wait_until
 
@@ -90,6 +90,12 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
         with pytest.raises(InputError) as refused:
             run_service(small_model(tmp_path), ScriptedGenerator(lambda _: ()), port=port)
     assert refused.value.where == f"127.0.0.1:{port}"
+    assert refused.value.what == "cannot be listened on: Address already in use"
+
+
+def test_no_name_is_not_every_interface() -> None:
+    with pytest.raises(InputError, match="is empty"):
+        require_free("", 0)
 
 
 def connected(url: str, sent: bytes) -> socket.socket:

@@ -249,6 +249,7 @@ def test_what_is_served_is_listed(says: Served) -> None:
         ({"messages": HI, "temperature": 10**400}, 400, "temperature"),
         ({"messages": HI, "max_tokens": 0}, 400, "max_tokens"),
         ({"messages": HI, "n": 2}, 400, "n"),
+        ({"messages": HI, "top_logprobs": 21}, 400, "top_logprobs"),
         ({"messages": HI, "stop": [""]}, 400, "stop[0]"),
         ({"messages": HI, "stream": "yes"}, 400, "stream"),
         ({"messages": HI, "tool_choice": "required"}, 400, "tool_choice"),
@@ -395,6 +396,7 @@ def test_what_is_no_http_is_answered_in_the_form_of_other_errors(says: Served, s
 def test_what_is_not_offered_is_said_in_the_same_form(says: Served) -> None:
     assert httpx.get(says.url + "/v2").json()["error"]["type"] == "not_found_error"
     assert httpx.get(says.url + "/v1/completions").status_code == 405
+    assert says.post("/v1/completions/").json()["error"]["type"] == "not_found_error"
 
 
 def test_a_key_is_asked_for_where_there_is_one(model: ServedModel) -> None:
@@ -411,13 +413,14 @@ def test_a_key_is_asked_for_where_there_is_one(model: ServedModel) -> None:
         assert httpx.get(url + "/health").status_code == 200
 
 
-def test_a_failing_model_fails_one_request(model: ServedModel) -> None:
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_a_failing_model_fails_one_request(model: ServedModel, path: str) -> None:
     script = [*ids_of(model.tokenizer, "R"), FAILS]
     generator = ScriptedGenerator(lambda _: script)
     with served(model, generator) as url:
         says = Served(url, model, generator)
-        assert says.post(messages=HI).status_code == 500
-        *_, last = says.stream()
+        assert says.post(path, messages=HI, prompt="a").status_code == 500
+        *_, last = says.stream(path, prompt="a")
         assert last["error"]["type"] == "server_error"
         assert gauge(url, "num_requests_open") == 0
 

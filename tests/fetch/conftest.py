@@ -2,7 +2,6 @@
 
 import os
 import random
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.fetch.hub_server import HubServer, running_hub
+from tests.program import Done, program
 
 ROOT = Path(__file__).parents[2]
-Done = subprocess.CompletedProcess[str]
 Fetch = Callable[..., Done]
 
 
@@ -21,6 +20,15 @@ def command(hub: HubServer, folder: Path, *options: str) -> list[str]:
         sys.executable, "-m", "k31ctl", "fetch", hub.repo, "--to", str(folder),
         "--endpoint", hub.url, *options,
     ]  # fmt: skip
+
+
+def fetched(hub: HubServer, folder: Path, *options: str, **more: str) -> Done:
+    """Run ``fetch`` of the hub's repository into a folder; the hub is named unless told not."""
+    endpoint = [] if "--endpoint" in options or "--offline" in options else ["--endpoint", hub.url]
+    return program(
+        *("fetch", hub.repo, "--to", str(folder), *endpoint, *options),
+        environment=environment(**more),
+    )
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -57,14 +65,7 @@ def hub() -> Iterator[HubServer]:
 @pytest.fixture
 def fetch(hub: HubServer, tmp_path: Path) -> Fetch:
     def run(*options: str, **more: str) -> Done:
-        return subprocess.run(
-            command(hub, tmp_path / "w", *options),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-            env=environment(**more),
-        )
+        return fetched(hub, tmp_path / "w", *options, **more)
 
     return run
 

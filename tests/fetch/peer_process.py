@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.fetch.conftest import Done, environment
-from tests.fetch.hub_server import HubServer
+from tests.fetch.conftest import environment
 
 
 class ServingProcess:
@@ -46,22 +45,6 @@ def serving(folder: Path, *options: str, **more: str) -> Iterator[ServingProcess
         yield process
     finally:
         process.stop()
-
-
-def fetched(hub: HubServer, folder: Path, *options: str, **more: str) -> Done:
-    """Run ``fetch`` of the hub's repository into a folder; the hub is named unless told not."""
-    endpoint = [] if "--endpoint" in options or "--offline" in options else ["--endpoint", hub.url]
-    return subprocess.run(
-        [
-            *[sys.executable, "-m", "k31ctl", "fetch", hub.repo, "--to", str(folder)],
-            *[*endpoint, *options],
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env=environment(**more),
-    )
 
 
 def flip(path: Path, position: int) -> None:

@@ -6,7 +6,6 @@ import random
 import resource
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,10 +17,11 @@ from safetensors import deserialize
 import k31ctl as package
 from k31ctl.fetch.part_layout import CHUNK_BYTES
 from k31ctl.fetch.partial_marker import MARKER_NAME
-from tests.fetch.conftest import Done, command, environment
+from tests.fetch.conftest import command, environment, fetched
 from tests.fetch.hub_server import COMMIT, Answer, HubServer, running_hub, status_once
 from tests.fetch.part_checkpoint import FILES, write_large
 from tests.fetch.tiny_checkpoint import INDEX
+from tests.program import Done, program
 
 NUM_KILLS = int(os.environ.get("K31CTL_PART_KILLS", "6"))
 SCHEMA = Path(package.__file__).parent / "schemas" / "fetch.v1.schema.json"
@@ -46,14 +46,7 @@ def large(files: dict[str, bytes]) -> Iterator[HubServer]:
 @pytest.fixture
 def part(large: HubServer, tmp_path: Path) -> Part:
     def run(*options: str, to: str = "part", **more: str) -> Done:
-        return subprocess.run(
-            command(large, tmp_path / to, *options),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-            env=environment(**more),
-        )
+        return fetched(large, tmp_path / to, *options, **more)
 
     return run
 
@@ -82,10 +75,7 @@ def result(done: Done) -> dict[str, object]:
 
 
 def verified(folder: Path, *options: str) -> Done:
-    return subprocess.run(
-        [sys.executable, "-m", "k31ctl", "verify", str(folder), *options],
-        capture_output=True, text=True, check=False, timeout=60, env=environment(),
-    )  # fmt: skip
+    return program("verify", str(folder), *options, environment=environment())
 
 
 def test_layers_come_by_ranges_and_nothing_else(

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from k31ctl.fetch.manifest import manifest_from, read_manifest
-from tests.fetch.conftest import environment, is_whole
+from tests.fetch.conftest import environment, fetched, is_whole
 from tests.fetch.hub_server import Answer, HubServer, running_hub
-from tests.fetch.peer_process import fetched
 from tests.fetch.s3_server import BUCKET, S3Server, running_s3
+from tests.program import Done, program
 
 LARGEST = "model-00001-of-00002.safetensors"
 
@@ -46,10 +46,12 @@ def hub() -> Iterator[HubServer]:
         yield running
 
 
-def to_store(
-    hub: HubServer, url: str, *options: str, **more: str
-) -> "subprocess.CompletedProcess[str]":
-    return fetched(hub, Path("unused"), "--to", url, *options, **more)
+def to_store(hub: HubServer, url: str, *options: str, **more: str) -> Done:
+    return program(
+        *("fetch", hub.repo, "--to", url, "--endpoint", hub.url, *options),
+        environment=environment(**more),
+        loaded=("s3fs",) if url.startswith("s3:") else (),
+    )
 
 
 def test_a_repository_goes_there_and_comes_back(

@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 
 from k31ctl.fetch.byte_range import ByteRange, asked_range
 from k31ctl.fetch.peer_server import PeerServer, ServeRequest, serve
-from tests.fetch.conftest import environment, is_whole
+from tests.fetch.conftest import environment, fetched, is_whole
 from tests.fetch.hub_server import COMMIT, Answer, HubServer
-from tests.fetch.peer_process import ServingProcess, fetched, serving
+from tests.fetch.peer_process import ServingProcess, serving
+from tests.program import program
 
 LARGEST = "model-00001-of-00002.safetensors"
 DOWNLOAD = """
@@ -247,12 +248,8 @@ def test_a_folder_copied_by_other_means_is_given_once_it_is_verified(
     with serving(copy) as peer:
         path = f"/{hub.repo}/resolve/main/LICENSE"
         assert ask(peer.url, path)[0] == 404
-        subprocess.run(
-            [sys.executable, "-m", "k31ctl", "verify", str(copy)],
-            capture_output=True,
-            check=False,  # its config is no model's: the structure cannot be held against one
-            env=environment(),
-        )
+        # its config is no model's: the structure cannot be held against one
+        program("verify", str(copy), environment=environment())
         assert ask(peer.url, path)[::2] == (200, b"you may")
 
 
@@ -280,13 +277,7 @@ def test_its_state_is_one_document(hub: HubServer, peer: ServingProcess) -> None
 
 
 def test_a_folder_that_says_nothing_is_refused(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "k31ctl", "fetch", "--serve", "--to", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(),
-    )
+    done = program("fetch", "--serve", "--to", str(tmp_path), environment=environment())
     assert done.returncode == 3
     assert done.stderr.startswith("error: nothing here says what the files must be\n")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from k31ctl.fetch.manifest import Manifest, read_manifest
-from tests.fetch.conftest import is_whole
+from tests.fetch.conftest import fetched, is_whole
 from tests.fetch.hub_server import Answer, HubServer
-from tests.fetch.peer_process import fetched, flip, serving
+from tests.fetch.peer_process import flip, serving
 
 LARGEST = "model-00001-of-00002.safetensors"
 NOWHERE = "http://127.0.0.1:9"

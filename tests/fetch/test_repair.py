@@ -19,9 +19,10 @@ import k31ctl as package
 from k31ctl.catalog import Store, default_folders
 from k31ctl.fetch.marks import BLOCK_BYTES, MarkedSha256
 from k31ctl.fetch.verify import Wanted, verify_checkpoint
-from tests.fetch.conftest import Done, command, environment
+from tests.fetch.conftest import environment, fetched
 from tests.fetch.hub_server import Answer, HubServer, running_hub
 from tests.fetch.tiny_checkpoint import INDEX, SHARDS, flip, place_of, write_tiny
+from tests.program import Done, program
 
 SCHEMA = Path(package.__file__).parent / "schemas" / "verify.v1.schema.json"
 BIG = "extra.bin"
@@ -43,7 +44,7 @@ def sound(files: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> 
     """What fetch leaves."""
     folder = tmp_path_factory.mktemp("fetched") / "w"
     with running_hub(HubServer(files=dict(files), small=frozenset({"config.json"}))) as hub:
-        subprocess.run(command(hub, folder), check=True, env=environment(), capture_output=True)
+        fetched(hub, folder).check_returncode()
     return folder
 
 
@@ -68,11 +69,10 @@ def repair(hub: HubServer, folder: Path) -> Repair:
 
 
 def repaired(hub: HubServer, folder: Path, *options: str) -> Done:
-    return subprocess.run(
-        [sys.executable, "-m", "k31ctl", "verify", str(folder), "--repair",
-         "--endpoint", hub.url, "--jobs", "1", *options],
-        capture_output=True, text=True, check=False, timeout=120, env=environment(),
-    )  # fmt: skip
+    return program(
+        *("verify", str(folder), "--repair", "--endpoint", hub.url, "--jobs", "1", *options),
+        environment=environment(),
+    )
 
 
 def told(done: Done) -> dict[str, Any]:
@@ -292,7 +292,7 @@ def test_a_repair_that_is_killed_goes_on(hub: HubServer, folder: Path) -> None:
 def test_a_part_is_mended_as_a_part(hub: HubServer, tmp_path: Path) -> None:
     part = tmp_path / "part"
     options = ("--rank", "1", "--tp", "2", "--tensors", "*.layers.[01].*")
-    subprocess.run(command(hub, part, *options), check=True, env=environment(), capture_output=True)
+    fetched(hub, part, *options).check_returncode()
     contents = {path.name: path.read_bytes() for path in part.iterdir() if path.is_file()}
     for name in sorted(contents):
         if name in ("k31ctl-manifest.json", "k31ctl-partial.json"):

@@ -1,8 +1,7 @@
 """Rates of this machine: whatever they are, they are rates, and what cannot be measured says so."""
 
 import json
-import subprocess
-import sys
+import threading
 import time
 from datetime import date
 from pathlib import Path
@@ -21,6 +20,7 @@ from k31ctl.host.loopback_rate import loopback_rate
 from k31ctl.host.memory_rates import memory_rates
 from k31ctl.report.hardware import profile_yaml, quantity
 from tests.core.catalogs import STORE
+from tests.program import program
 
 TODAY = date(2026, 11, 29)
 MIB = 2**20
@@ -45,6 +45,37 @@ def rates(gpus: GpuRates | None = None, matmul: dict[str, Rate] | None = None) -
         gpus=gpus,
         not_measured={},
     )
+
+
+def test_an_interrupt_leaves_no_thread_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, begun = threading.Thread.start, list[threading.Thread]()
+
+    def interrupted(thread: threading.Thread) -> None:
+        if begun:
+            raise KeyboardInterrupt
+        begun.append(thread)
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        memory_rates(num_cores=2, free_bytes=64 * MIB, repeats=1, clock=time.perf_counter)
+    begun[0].join(timeout=10)
+    assert not begun[0].is_alive()
+
+
+def test_an_interrupt_on_loopback_is_told_by_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+    before = set(threading.enumerate())
+
+    def interrupted() -> float:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        loopback_rate(repeats=1, clock=interrupted)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=10)
+    assert not told
 
 
 def test_copying_counts_what_is_read_and_what_is_written() -> None:
@@ -158,7 +189,7 @@ def test_quantities_are_written_with_their_unit(value: float, unit: str, text: s
 
 def test_bench_hw_writes_a_profile_that_plans(tmp_path: Path) -> None:
     out = tmp_path / "host.yaml"
-    done = k31ctl(
+    done = program(
         *("bench", "hw", "--no-torch", "--disk", str(tmp_path), "--disk-size", "64MiB"),
         *("--out", str(out), "--json"),
     )
@@ -169,7 +200,7 @@ def test_bench_hw_writes_a_profile_that_plans(tmp_path: Path) -> None:
     Draft202012Validator(json.loads(schema.read_text())).validate(document)
     assert document["result"]["profile"] == yaml.safe_load(out.read_text())
     assert document["result"]["rates"]["not_measured"]["gpus"] == "not asked for: --no-torch"
-    planned = k31ctl("plan", "kimi-linear-48b", "--engine", "embedded", "--on", str(out))
+    planned = program("plan", "kimi-linear-48b", "--engine", "embedded", "--on", str(out))
     assert planned.returncode == 0, planned.stderr
     assert "on one host" in planned.stdout
 
@@ -181,17 +212,7 @@ def test_bench_hw_writes_a_profile_that_plans(tmp_path: Path) -> None:
 def test_mistakes_are_told_before_anything_is_measured(
     arguments: tuple[str, ...], words: str
 ) -> None:
-    done = k31ctl("bench", "hw", *arguments)
+    done = program("bench", "hw", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
     assert len(done.stderr.splitlines()) == 3
-
-
-def k31ctl(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "k31ctl", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )

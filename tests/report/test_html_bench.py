@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -20,6 +18,7 @@ from k31ctl.report.html_bench import bench_page
 from k31ctl.report.svg import axis
 from tests.bench.runs import finished
 from tests.bench.sse_server import Asked, Step, answer, running_server
+from tests.program import program
 from tests.report.browser import Page, browser, executable
 from tests.report.test_html import Outline
 
@@ -164,13 +163,7 @@ def test_an_axis_holds_its_values_and_its_ticks(
 def test_report_and_html_write_the_page(record: Path, tmp_path: Path) -> None:
     for arguments in (("report", str(record)), ("report", str(record / "run.json"))):
         path = tmp_path / "page.html"
-        done = subprocess.run(
-            [sys.executable, "-m", "k31ctl", "bench", *arguments, "--html", str(path)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        done = program("bench", *arguments, "--html", str(path))
         assert (done.returncode, done.stderr) == (0, "")
         assert path.read_text().startswith("<!DOCTYPE html>")
 

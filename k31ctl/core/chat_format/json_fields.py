@@ -69,6 +69,8 @@ def shown(value: Any) -> str:
     """A value as a message names it, cut where it is long."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
+    if isinstance(value, bool):
+        return str(value).lower()
     try:
         written = "null" if value is None else repr(value)
     except ValueError:  # an integer with more digits than Python writes out

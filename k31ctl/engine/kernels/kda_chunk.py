@@ -38,10 +38,8 @@ def _chunked(  # type: ignore[no-untyped-def]
         row = (head // H * T + begin + token) * H + head % H
         is_here = begin + token < T
         keys, is_key = row[:, None] * K + key[None, :], is_here[:, None] & (key < K)[None, :]
-        values, is_value = (
-            row[:, None] * V + value[None, :],
-            is_here[:, None] & (value < V)[None, :],
-        )
+        values = row[:, None] * V + value[None, :]
+        is_value = is_here[:, None] & (value < V)[None, :]
         q_CK = tl.load(q + keys, mask=is_key, other=0.0) * scale
         k_CK = tl.load(k + keys, mask=is_key, other=0.0)
         g_CK = tl.load(g + keys, mask=is_key, other=0.0)

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from k31ctl.engine.service import metrics as measured
 from k31ctl.engine.service.connection import Bodies, EventStream, json_object, unless_gone
+from k31ctl.engine.service.context import refuse_too_many_values
 from k31ctl.engine.service.documents import Writer, failure
 from k31ctl.engine.service.faults import ApiError, bad_request, stopping
 from k31ctl.engine.service.generator import (
@@ -66,13 +67,15 @@ class Service:
             ("/metrics", self._show_metrics, "GET", False),
             ("/openapi.json", self._openapi, "GET", False),
         )
-        return Starlette(
+        app = Starlette(
             routes=[
                 Route(path, self._guarded(path, endpoint, needs_key=needs_key), methods=[method])
                 for path, endpoint, method, needs_key in routes
             ],
             exception_handlers={HTTPException: _not_found, Exception: _broken},
         )
+        app.router.redirect_slashes = False  # to what a client's Host header says
+        return app
 
     def stop(self) -> None:
         """End all that is open, from the server's loop: clients are told, and none is awaited."""
@@ -146,12 +149,17 @@ class Service:
             raise ApiError(503, f"{self._num_requests} requests are open already: try again")
 
     def _understood(self, body: bytes, reading: Reading) -> Task:
-        given = json_object(body)
-        self._check_model(given.get("model"))
+        given = self._given(body)
         try:
             return reading(given, self._model, self.limits)
         except RecursionError:
             raise ApiError(400, "the body is nested too deeply") from None
+
+    def _given(self, body: bytes) -> Mapping[str, Any]:
+        refuse_too_many_values(body, self._model.max_model_tokens)
+        given = json_object(body)
+        self._check_model(given.get("model"))
+        return given
 
     def _check_model(self, name: object) -> None:
         if name is not None and name != self._model.name:
@@ -240,8 +248,7 @@ class Service:
         return JSONResponse({"tokens": ids, "count": len(ids), "max_model_len": most})
 
     def _ids(self, body: bytes) -> list[int]:
-        given = json_object(body)
-        self._check_model(given.get("model"))
+        given = self._given(body)
         try:
             return prompt_ids(given, self._model, self.limits)
         except RecursionError:
@@ -284,6 +291,7 @@ async def _pieces(
                         yield piece
                 for delta in some:
                     for piece in writer.piece(delta):
+                        has_begun = True
                         yield piece
     except (ApiError, GenerationError) as error:
         fault = error if isinstance(error, ApiError) else _model_fault(error)

@@ -86,7 +86,8 @@ class Bodies:
         most = self._limits.max_body_bytes
         if num_bytes > most:
             raise ApiError(413, f"the body is larger than {most:,} bytes: send less at a time")
-        if self.num_bytes > self._limits.max_pending_bytes:
+        share = self._limits.max_pending_bytes // self._limits.max_connections
+        if self.num_bytes > self._limits.max_pending_bytes and num_bytes > share:
             raise ApiError(503, "too many large requests at a time: try again")
 
 
@@ -102,8 +103,10 @@ def json_object(body: bytes) -> Mapping[str, Any]:
     """Return the object that a body holds."""
     try:
         value = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise ApiError(400, f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise ApiError(400, "the body is nested too deeply") from None
+    except ValueError as error:  # behind a semicolon stands advice to Python's programmers
+        raise ApiError(400, f"the body is not JSON: {str(error).partition(';')[0]}") from None
     if not isinstance(value, dict):
         raise ApiError(400, "the body is JSON, but no object")
     return value

@@ -8,6 +8,7 @@ from k31ctl.engine.service.faults import ApiError
 # The markers and the name in the tags around a message, a call or an argument.
 LEAST_TOKENS_OF_ELEMENT: Final = 6
 _MOST_CHARACTERS_PER_TOKEN: Final = 16
+_MOST_SEPARATORS: Final = (2**16, 2**21)  # at least and at most, whatever the context holds
 
 
 def least_tokens(body: Mapping[str, Any]) -> int:
@@ -26,6 +27,23 @@ def least_tokens(body: Mapping[str, Any]) -> int:
 
 def _entries(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
+
+
+def refuse_too_many_values(body: bytes, max_model_tokens: int) -> None:
+    """Refuse a body of more values than a request of this context has, before it is read as JSON.
+
+    Reading 48 MiB of empty lists takes a gigabyte, and seconds in which nothing else runs. Commas
+    and brackets inside of texts count as well: no text that fits has as many.
+    """
+    low, high = _MOST_SEPARATORS
+    most = min(max(max_model_tokens * _MOST_CHARACTERS_PER_TOKEN, low), high)
+    found = sum(body.count(separator) for separator in (b",", b"[", b"{"))
+    if found > most:
+        message = (
+            f"the body has {found:,} commas and brackets, more than {most:,}, and this model's "
+            f"context holds {max_model_tokens:,} tokens: send fewer values"
+        )
+        raise ApiError(400, message, code="context_length_exceeded")
 
 
 def refuse_too_many(num_tokens: int, max_model_tokens: int) -> None:

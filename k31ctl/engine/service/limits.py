@@ -7,10 +7,11 @@ from k31ctl.values import frozen
 class Limits:
     """Bounds that keep one client from stopping the others.
 
-    ``max_pending_bytes`` is what bodies may hold together while they are read and understood,
-    ``max_requests`` counts requests that are being answered or wait for it, and
-    ``max_open_image_bytes`` is what their pixels may take. ``stall_s`` is how long a client may
-    leave a stream unread, ``head_s`` how long it may be silent, or take for its headers.
+    ``max_pending_bytes`` is what bodies may hold together while they are read and understood;
+    one that holds no more than a connection's share of it is read all the same. ``max_requests``
+    counts requests that are being answered or wait for it, and ``max_open_image_bytes`` is what
+    their pixels may take. ``stall_s`` is how long a client may leave a stream unread, ``head_s``
+    how long it may be silent, or take for its headers.
     """
 
     max_body_bytes: int = 48 * 2**20

@@ -44,6 +44,11 @@ def run_service(
         asyncio.run(_serve(server, listener, when_ready))
 
 
+def require_free(host: str, port: int) -> None:
+    """Raise ``InputError`` where the address cannot be had, before a model is read for nothing."""
+    _listening(host, port).close()
+
+
 class StoppingServer(uvicorn.Server):
     """A server that tells open clients that it ends, instead of waiting for their answers."""
 
@@ -99,10 +104,14 @@ async def _serve(
 
 
 def _listening(host: str, port: int) -> socket.socket:
+    if not host:  # to a socket, no name means every interface
+        remedy = f"name an address: {LOOPBACK}, or 0.0.0.0 for every interface"
+        raise InputError("is empty", where="--host", remedy=remedy)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
-        what = f"cannot be listened on: {error.strerror or error}"
+        reason = (error.strerror or str(error)).partition(" (while")[0]  # the address follows
+        what = f"cannot be listened on: {reason}"
         remedy = "choose another --host or --port"
         raise InputError(what, where=f"{host}:{port}", remedy=remedy) from None

@@ -1,5 +1,6 @@
 """Requests as work for the generator: every field checked, the prompt as ids."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -86,8 +87,8 @@ def chat_task(body: Mapping[str, Any], model: ServedModel, limits: Limits) -> Ta
     wants = fields.boolean(body.get("logprobs"), "logprobs", absent=False)
     top = body.get("top_logprobs") or 0
     room = refuse_too_long(len(ids), model.max_model_tokens, param="messages")
-    num_top = _num_top(top, "top_logprobs") if wants else None
-    sampling = _sampling(body, min(room, limits.max_new_tokens), model, num_top)
+    num_top = _num_top(top, "top_logprobs")
+    sampling = _sampling(body, min(room, limits.max_new_tokens), model, num_top if wants else None)
     is_parallel = fields.boolean(
         body.get("parallel_tool_calls"), "parallel_tool_calls", absent=True
     )
@@ -159,7 +160,7 @@ def _refuse_not_offered(body: Mapping[str, Any]) -> None:
             raise fields.bad_field(
                 name,
                 f"is {fields.shown(value)}, which is not offered",
-                f"leave it out, or send {allowed[0]!r}",
+                f"leave it out, or send {json.dumps(allowed[0])}",
             )
 
 

@@ -21,19 +21,16 @@ import k31ctl as package
 from tests.bench.conformance import mutations as broken
 from tests.bench.conformance.pretend_service import KEY, Service, serving
 from tests.bench.conformance.runs import BOTH
+from tests.program import program
 
 SCHEMA = Path(package.__file__).parent / "schemas" / "conformance.v1.schema.json"
 QUICK = ("--check", "answer-shape", "--check", "usage")
 
 
 def k31ctl(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "k31ctl", "bench", "conformance", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env={**os.environ, "COLUMNS": "80", **environment},
+    return program(
+        *("bench", "conformance", *arguments),
+        environment={**os.environ, "COLUMNS": "80", **environment},
     )
 
 

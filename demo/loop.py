@@ -163,7 +163,7 @@ def conformance(program: Program, amounts: Amounts) -> Iterator[str]:
     yield (
         f"Of {found['checks']} checks {found['passed']} passed, {found['failed']} failed, "
         f"{found['warnings']} warn; {found['inconclusive']} stay open, as a random model cannot "
-        f"show them, and {found['skipped']} do not apply."
+        f"show them, and {found['skipped']} {'does' if found['skipped'] == 1 else 'do'} not apply."
     )
 
 

@@ -99,6 +99,10 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'k31ctl' has no attribute {name!r}")
     found = getattr(import_module(f"k31ctl.{_HOME_OF[name]}"), name)
+    if _HOME_OF[name] != "errors":
+        from k31ctl.api.arguments import checked  # noqa: PLC0415  the package loads nothing
+
+        found = checked(found)
     globals()[name] = found
     return found
 

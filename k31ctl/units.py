@@ -98,7 +98,7 @@ def parse_tokens(text: str) -> int:
         raise ValueError(f"{_shown(text)} is not a count of tokens; write 8192, 8k or 1m")
     num_tokens = int(found[1]) * _TOKEN_FACTOR[found[2].lower()]
     if not 1 <= num_tokens <= _MAX_TOKENS:
-        raise ValueError(f"{_shown(text)} is not between 1 and {_MAX_TOKENS} tokens")
+        raise ValueError(f"{_shown(text)} is not between 1 and {_MAX_TOKENS:,} tokens")
     return num_tokens
 
 
@@ -144,6 +144,8 @@ def show_gib(num_bytes: float) -> str:
 
 def _exact(text: str, unit: str) -> Fraction:
     found = _QUANTITY.fullmatch(text.strip()) if len(text) <= _MAX_TEXT else None
+    if found is not None and not found[2] and unit:
+        raise ValueError(f"{_shown(text)} has no unit; write {_example(unit)}")
     if found is None or not found[2].endswith(unit):
         raise ValueError(f"{_shown(text)} is not a quantity in {unit}; write {_example(unit)}")
     prefix = found[2][: len(found[2]) - len(unit)]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from k31ctl.api.given import Folders, checked_range, named_path, path_of, store_of
+from k31ctl.api.given import Folders, checked_range, path_of, store_of
 
 if TYPE_CHECKING:
     from k31ctl.fetch.inspection import Inspection
@@ -32,7 +32,6 @@ def inspect(
     """
     from k31ctl.fetch.inspection import HUB_MARK, inspect_checkpoint
 
-    named_path("checkpoint", checkpoint)
     store, spec = store_of(profiles), str(checkpoint)
     if spec.startswith(HUB_MARK):
         from k31ctl.fetch.remote_inspection import inspect_hub
@@ -80,7 +79,7 @@ def verify(
         num_jobs=jobs,
         again=again,
     )
-    store, root = store_of(profiles), named_path("folder", folder)
+    store, root = store_of(profiles), Path(folder)
     if not repair:
         return verify_checkpoint(store, root, wanted, watch=watch)
     return repair_checkpoint(
@@ -104,7 +103,6 @@ def licence(subject: str | Path, *, model: str | None = None, profiles: Folders 
     """
     from k31ctl.fetch.licence_check import terms_of
 
-    named_path("subject", subject)
     return terms_of(store_of(profiles), str(subject), model=model)
 
 
@@ -121,4 +119,4 @@ def write_tiny(
     from k31ctl.tiny.checkpoint import write_tiny as written
 
     checked_range("--seed", seed, least=0)
-    return written(store_of(profiles), named_path("folder", folder), model=model, seed=seed)
+    return written(store_of(profiles), Path(folder), model=model, seed=seed)

@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from k31ctl.api.given import (
     Folders,
-    checked_kind,
-    checked_options,
     checked_positive,
     checked_range,
-    named_path,
     store_of,
     texts_of,
 )
@@ -132,7 +129,7 @@ def download(
     """
     plan: FetchPlan | PartPlan | None = None
     finished: Finished | None = None
-    job = _checked_job("download", model_or_repo, to, on_retry, options)
+    job = fetch_job(model_or_repo, to, on_retry=on_retry, **options)
     with closing(job.events()) as events:
         for event in events:
             match event:
@@ -159,21 +156,7 @@ def download_plan(
 
     >>> print(download_plan("moonshotai/Kimi-K3", "weights").bytes_to_get)
     """
-    return _checked_job("download_plan", model_or_repo, to, None, options).look()
-
-
-def _checked_job(
-    function: str,
-    model_or_repo: str,
-    to: str | Path,
-    on_retry: OnRetry | None,
-    options: FetchOptions,
-) -> FetchJob:
-    """Return the job of a function's arguments; raises UsageError for one of another kind."""
-    checked_kind("model_or_repo", model_or_repo, str)
-    checked_options(function, FetchOptions, options)
-    named_path("to", to)
-    return fetch_job(model_or_repo, to, on_retry=on_retry, **options)
+    return fetch_job(model_or_repo, to, on_retry=None, **options).look()
 
 
 def fetch_job(

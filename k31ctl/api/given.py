@@ -1,67 +1,19 @@
 """Values as a caller gives them, checked before anything is read."""
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
-from itertools import starmap
 from math import inf
-from numbers import Integral, Real
 from pathlib import Path
-from types import UnionType
-from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TypeVar
 
+from k31ctl.api.arguments import checked_kind
 from k31ctl.catalog.store import Store, default_folders
 from k31ctl.errors import UsageError
 
 Choice = TypeVar("Choice", bound=StrEnum)
 Entry = TypeVar("Entry")
 Folders = str | Path | Collection[str | Path]
-_KINDS: Final = {
-    int: "a whole number",
-    float: "a number",
-    bool: "True or False",
-    str: "text",
-    Path: "a path",
-    Sequence: "a list of at least one",
-    tuple: "a pair",
-    Mapping: "a mapping",
-}
-
-
-def checked_options(function: str, kinds: type, options: Mapping[str, object]) -> None:
-    """Refuse keywords that a function's options do not have, and values of another kind."""
-    hints = get_type_hints(kinds)
-    for name, value in options.items():
-        if name not in hints:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
-        checked_kind(name, value, hints[name])
-
-
-def checked_kind(name: str, value: object, kind: Any) -> None:
-    """Refuse a value that is not of the kind of an argument's annotation."""
-    if not _is_of(value, kind):
-        kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
-        words = (_KINDS.get(get_origin(each) or each) for each in kinds)
-        wanted = " or ".join(word for word in words if word)
-        hint = "; text such as 8k is for the command line" if isinstance(value, str) else ""
-        raise UsageError(
-            f"{value!r:.60} is not {wanted}", where=name, remedy=f"{name} takes {wanted}{hint}"
-        )
-
-
-def _is_of(value: Any, kind: Any) -> bool:
-    origin, inside = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        return any(_is_of(value, each) for each in inside)
-    if kind in (int, float):
-        return isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool)
-    if origin is tuple:
-        is_pair = isinstance(value, tuple | list) and len(value) == len(inside)
-        return is_pair and all(starmap(_is_of, zip(value, inside, strict=True)))
-    if origin is Sequence:
-        is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-        return is_list and len(value) > 0 and all(_is_of(each, inside[0]) for each in value)
-    return isinstance(value, origin or kind)
 
 
 def several(given: Entry | Collection[Entry] | None) -> tuple[Entry, ...]:
@@ -91,8 +43,6 @@ def paths_of(name: str, given: Folders) -> list[Path]:
 def named_path(name: str, given: str | Path) -> Path:
     """Return a path; raises UsageError for what is none, and for an empty one."""
     checked_kind(name, given, str | Path)
-    if not str(given).strip():
-        raise UsageError("an empty name is no path", where=name, remedy="write . for this folder")
     return Path(given)
 
 
@@ -116,11 +66,12 @@ def chosen_or_none(kind: type[Choice], value: str | None, *, where: str) -> Choi
     return None if value is None else chosen(kind, value, where=where)
 
 
-def checked_ratio(name: str, value: float | None, *, most: float) -> None:
-    """Refuse a number that is not positive and finite."""
-    if value is not None and not 0 < value <= most:
+def checked_ratio(name: str, value: float | None, *, most: float, least: float = 0.0) -> None:
+    """Refuse a number that is not above 0, not ``least`` or more, or more than ``most``."""
+    if value is not None and not (value > 0 and least <= value <= most):
+        bounds = f"from {least:f}" if least else "above 0 and up"
         raise UsageError(
-            f"{value} is not between 0 and {most:g}",
+            f"{value:g} is not {bounds} to {most:,g}",
             where=name,
             remedy=f"give {name} a number such as {min(0.9, most):g}",
         )

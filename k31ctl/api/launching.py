@@ -1,6 +1,7 @@
 """Launch files, written from a plan."""
 
 import os
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from k31ctl.api.given import (
     Folders,
-    checked_options,
     checked_range,
     chosen,
     chosen_or_none,
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 _USUAL_TOKENS: Final = 8192
 TENSORRT: Final = "tensorrt-llm"
+# Names and addresses of hosts, and interfaces as NCCL takes them, with a comma between several.
+_NAMES: Final = re.compile(r"[\w.:%@\[\]^=][\w.:%@,\[\]-]*", re.ASCII)
+_IMAGE: Final = re.compile(r"[\w./\[][\w.:/@+#\[\]-]*", re.ASCII)
 
 
 @frozen
@@ -97,7 +100,6 @@ def launch(
     >>> launch(model="kimi-k3", engine="vllm", on="8x-b300").files[0].path
     'launch.sh'
     """
-    checked_options("launch", LaunchOptions, options)
     store = store_of(profiles)
     wish = wish_of(store, plan=path_of(plan), said=frozenset(options), **options)
     return launch_of(
@@ -208,7 +210,7 @@ def launch_of(
         port=port,
         served_name=checked_name("--served-name", served_name),
         folder=folder,
-        image=checked_name("--image", image),
+        image=_checked_image(image),
         planned=wish.settings,
         counted=wish.counted,
         warnings=wish.warnings,
@@ -268,22 +270,35 @@ def _check_alone(
             remedy="add --draft NAME; k31ctl profiles list drafts shows them",
         )
     if engine.endswith("@"):
-        raise UsageError(
-            f"{engine[:40]!r} names no version",
-            where="--engine",
-            remedy=f"write {engine[:40].rstrip('@')}, or a version after the @",
-        )
+        from k31ctl.catalog.engines import open_version
+
+        raise open_version(engine.removesuffix("@"))
 
 
 def checked_name(flag: str, text: str | None) -> str | None:
-    """Refuse text that an engine would read as a flag, or that is empty."""
-    if text is not None and (not text or text.startswith("-") or "\0" in text):
+    """Refuse text that an engine would read as a flag, or that no name can be."""
+    if text is not None and (not text.strip() or text.startswith("-")):
         raise UsageError(
-            f"{text[:60]!r} reads as a flag" if text else "it is empty",
+            f"{text[:60]!r} reads as a flag" if text.strip() else "it is empty",
             where=flag,
             remedy="begin it with a letter, a digit or a slash",
         )
+    if text is not None and not text.isprintable():
+        raise UsageError(
+            f"{text[:60]!r} holds a control character", where=flag, remedy="leave it out"
+        )
     return text
+
+
+def _checked_image(image: str | None) -> str | None:
+    """Refuse what no container image is called."""
+    if image is not None and _IMAGE.fullmatch(image) is None:
+        raise UsageError(
+            f"{image[:60]!r} is not the name of an image",
+            where="--image",
+            remedy="write it as REGISTRY/NAME:TAG or NAME@sha256:DIGEST, without spaces",
+        )
+    return image
 
 
 def asked_place(head: str | None, hosts: Sequence[str], interface: str | None) -> Place:
@@ -304,7 +319,7 @@ def asked_place(head: str | None, hosts: Sequence[str], interface: str | None) -
         )
     given = (("--head", head), ("--interface", interface), ("--hosts", shown if hosts else None))
     for where, text in given:
-        if text is not None and (not text.isprintable() or " " in text or text.startswith("-")):
+        if text is not None and _NAMES.fullmatch(text) is None:
             raise UsageError(
                 f"{text[:60]!r} is not a name", where=where, remedy="use letters, digits, . : and -"
             )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from k31ctl.api.given import Folders, checked_kind, checked_range, store_of
+from k31ctl.api.given import Folders, checked_range, store_of
 from k31ctl.api.hardware import node_named
 from k31ctl.core.layout_rules import MOST_RANKS
 
@@ -53,8 +53,6 @@ def lint(
         only_launches=only_launches,
     )
     words = (given,) if isinstance(given, str) or not isinstance(given, Sequence) else given
-    for word in words:
-        checked_kind("given", word, str | Path)
     return lint_files(store, [str(word) for word in words], wish)
 
 

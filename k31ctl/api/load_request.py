@@ -5,7 +5,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from k31ctl.api.bounds import MOST_ACCEPTED, MOST_RATE
+from k31ctl.api.bounds import LEAST_RATE, MOST_ACCEPTED, MOST_RATE
 from k31ctl.api.given import checked_range
 from k31ctl.core.workload import USUAL_OUTPUT_TOKENS, AskedWorkload
 from k31ctl.errors import UsageError
@@ -53,9 +53,9 @@ def asked_workload(
             where="--rate, --concurrency",
             remedy="leave one of them out",
         )
-    if rate is not None and not (isfinite(rate) and 0 < rate <= MOST_RATE):
+    if rate is not None and not LEAST_RATE <= rate <= MOST_RATE:
         raise UsageError(
-            f"{rate} is not a rate above 0 and at most {MOST_RATE:g}",
+            f"{rate:g} is not a rate from {LEAST_RATE:f} to {MOST_RATE:,.0f}",
             where="--rate",
             remedy="give the requests that arrive in a second, such as 0.5",
         )
@@ -69,10 +69,13 @@ def asked_workload(
     )
 
 
-def contexts_of(asked: AskedWorkload) -> tuple[int, ...]:
-    """The context that a request of this load reaches, the usual one where its prompt is open."""
+def contexts_of(asked: AskedWorkload, *, max_model_len: int | None) -> tuple[int, ...]:
+    """The context that a request of this load reaches.
+
+    Where its prompt is open that is the usual one, or all that is served where that is less.
+    """
     if asked.prompt_tokens is None:
-        return (_CONTEXT,)
+        return (min(_CONTEXT, max_model_len or _CONTEXT),)
     return (asked.prompt_tokens + (asked.output_tokens or USUAL_OUTPUT_TOKENS),)
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from k31ctl.core.readiness import Readiness
 
 _NEEDED: Final = ("torch", "safetensors", "tiktoken", "PIL", "starlette", "uvicorn")
+_PACKAGES: Final = {"PIL": "pillow"}  # whose module has another name
 _DEVICE: Final = re.compile(r"cpu|cuda(:[0-9]{1,3})?", re.ASCII)
 
 
@@ -193,10 +194,11 @@ def smoke_run(
 
 def require_engine() -> None:
     """Raise InputError where the libraries of the embedded engine are missing or will not load."""
-    missing = [name for name in _NEEDED if find_spec(name) is None]
+    missing = [_PACKAGES.get(name, name) for name in _NEEDED if find_spec(name) is None]
     if missing:
+        are = "is" if len(missing) == 1 else "are"
         raise InputError(
-            f"the embedded engine needs {', '.join(missing)}, which is not installed",
+            f"the embedded engine needs {', '.join(missing)}, which {are} not installed",
             where="this Python",
             remedy="pip install 'k31ctl[engine]'",
         )

@@ -8,8 +8,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from k31ctl.api.given import (
-    checked_kind,
-    checked_options,
     checked_positive,
     checked_range,
     path_of,
@@ -92,8 +90,6 @@ def measure(
     from k31ctl.bench.events import Finished
     from k31ctl.bench.job import Bench
 
-    checked_kind("url", url, str)
-    checked_options("measure", LoadOptions, options)
     asked = asked_load(url, **options)
     request = bench_request(asked, environment=os.environ, random=Random(asked.seed))
     bench = Bench(request, clock=time.perf_counter)
@@ -144,21 +140,22 @@ def asked_load(
     """Return the load that is asked for; ``plan`` is the document at its path, for the record."""
     from k31ctl.bench.asked import AskedLoad
 
-    checked_range("concurrency", min(several(concurrency), default=None), least=1)
-    checked_positive("rate", min(several(rate), default=None))
-    checked_range("requests", requests, least=1)
-    checked_range("repeat", repeat, least=1, most=100)
-    checked_range("warmup", warmup, least=0)
-    checked_range("turns", turns, least=1)
-    checked_range("images", images, least=0, most=64)
-    checked_range("most_in_flight", most_in_flight, least=1, most=60_000)
-    checked_range("speed", speed, least=0.001)
-    checked_range("burstiness", burstiness, least=0.01, most=1000.0)
-    checked_range("time_budget", time_budget, least=1.0)
-    checked_range("think", think, least=0.0)
-    for name, share in (("spread", spread), ("shared_prefix", shared_prefix)):
+    checked_range("--concurrency", min(several(concurrency), default=None), least=1)
+    checked_positive("--rate", min(several(rate), default=None))
+    checked_range("--requests", requests, least=1)
+    checked_range("--repeat", repeat, least=1, most=100)
+    checked_range("--warmup", warmup, least=0)
+    checked_range("--turns", turns, least=1)
+    checked_range("--images", images, least=0, most=64)
+    checked_range("--most-in-flight", most_in_flight, least=1, most=60_000)
+    checked_range("--speed", speed, least=0.001)
+    checked_range("--burstiness", burstiness, least=0.01, most=1000.0)
+    checked_range("--time-budget", time_budget, least=1.0)
+    checked_range("--think", think, least=0.0)
+    for name, share in (("--spread", spread), ("--shared-prefix", shared_prefix)):
         checked_range(name, share, least=0.0, most=1.0)
-    for name, value in (("duration", duration), ("timeout", timeout), ("gap_timeout", gap_timeout)):
+    seconds = (("--duration", duration), ("--timeout", timeout), ("--gap-timeout", gap_timeout))
+    for name, value in seconds:
         checked_range(name, value, least=0.1)
     return AskedLoad(
         url=url,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from k31ctl.api.bounds import (
+    LEAST_USD,
     MOST_CELLS,
     MOST_ENTRIES,
     MOST_USD,
@@ -146,7 +147,7 @@ def plan_request(
         staff=staff,
         electricity=electricity,
     )
-    contexts = several(context) or contexts_of(asked)
+    contexts = several(context) or contexts_of(asked, max_model_len=max_model_len)
     batches = several(batch) or (1,)
     _check_cells(contexts, batches)
     checked_ratio("--memory-fraction", memory_fraction, most=1)
@@ -243,11 +244,11 @@ def cost_request(
     electricity: float | None,
 ) -> CostRequest:
     """What is asked about money; raises UsageError where two options set the same price."""
-    checked_ratio("--price", price, most=MOST_USD_PER_HOUR)
+    checked_ratio("--price", price, least=LEAST_USD, most=MOST_USD_PER_HOUR)
     checked_ratio("--utilisation", utilisation, most=1)
-    checked_ratio("--purchase", purchase, most=MOST_USD)
-    checked_ratio("--staff", staff, most=MOST_USD)
-    checked_ratio("--electricity", electricity, most=MOST_USD_PER_KWH)
+    checked_ratio("--purchase", purchase, least=LEAST_USD, most=MOST_USD)
+    checked_ratio("--staff", staff, least=LEAST_USD, most=MOST_USD)
+    checked_ratio("--electricity", electricity, least=LEAST_USD, most=MOST_USD_PER_KWH)
     _refuse_pair("--price", price, "--provider", provider)
     _refuse_pair("--price", price, "--term", term)
     if provider != OWNED:

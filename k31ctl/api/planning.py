@@ -8,8 +8,6 @@ from k31ctl.api.bounds import MOST_LINK_BYTES_PER_S, MOST_NODES
 from k31ctl.api.further import DEFAULT_STORAGE, further_answers
 from k31ctl.api.given import (
     Folders,
-    checked_kind,
-    checked_options,
     checked_range,
     checked_ratio,
     chosen,
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def plan(
-    model: str = "kimi-k3.1-pro",
+    model: str | Path = "kimi-k3.1-pro",
     *,
     on: str = "8x-b300",
     engine: str = "vllm",
@@ -53,19 +51,16 @@ def plan(
     >>> plan("kimi-k3", on="8x-b300", context=[131072], batch=[1, 8]).fits
     True
     """
-    checked_kind("model", model, str | Path)
-    checked_kind("on", on, str)
-    checked_options("plan", PlanOptions, options)
     request = plan_request(**options)
     store = store_of(profiles)
-    loaded = load_model(store, model)
+    loaded = load_model(store, str(model))
     node = node_named(store, on)
     provider = options.get("provider")
     parts = core.Parts(
         model=loaded,
         node=node,
         engine=resolve_engine(store, engine, loaded),
-        draft=load_draft(store, draft) if draft else None,
+        draft=load_draft(store, draft) if draft is not None else None,
         speed=load_speed(store, path_of(calibration)),
         prices=load_price_book(
             store, about=(node.id, loaded.id, *([provider] if provider else ()))
@@ -75,7 +70,7 @@ def plan(
 
 
 def search(
-    model: str = "kimi-k3.1-pro",
+    model: str | Path = "kimi-k3.1-pro",
     *,
     on: str = "8x-b300",
     engine: str = "vllm",
@@ -100,7 +95,7 @@ def search(
     '8x-b300'
     """
     found, _ = search_with_prices(
-        model,
+        str(model),
         on=on,
         engine=engine,
         systems=systems,
@@ -138,16 +133,6 @@ def search_with_prices(
     from k31ctl.core.searched import searched
     from k31ctl.core.slo import parse_slo
 
-    names_kind = str | Sequence[str] | None
-    for name, value, kind in (
-        ("model", model, str | Path),
-        ("on", on, str),
-        ("systems", systems, names_kind),
-        ("engines", engines, names_kind),
-        ("max_nodes", max_nodes, int),
-    ):
-        checked_kind(name, value, kind)
-    checked_options("search", PlanOptions, options)
     checked_range("--max-nodes", max_nodes, least=1, most=MOST_NODES)
     request = plan_request(plays=False, **options)
     store = store_of(profiles)
@@ -166,7 +151,7 @@ def search_with_prices(
         model=loaded,
         systems=names,
         engines=names_in(asked_engines, default=engine, where="--engines"),
-        draft=load_draft(store, draft) if draft else None,
+        draft=load_draft(store, draft) if draft is not None else None,
         max_nodes=max_nodes,
         base=request,
         state_dtypes=(request.state_dtype,),

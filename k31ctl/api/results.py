@@ -5,13 +5,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from k31ctl.api.runs import SiteFit
 from k31ctl.core.gates import GateResult, evaluate, parse_gate
 from k31ctl.report.envelope import plain
 
 if TYPE_CHECKING:
     from k31ctl.api.fetching import Downloaded
     from k31ctl.api.launching import Launch
-    from k31ctl.api.runs import Held, SiteFit, Validated
+    from k31ctl.api.runs import Held, Validated
     from k31ctl.bench.compare import Comparison
     from k31ctl.bench.events import Finished
 
@@ -58,7 +59,7 @@ def gate(found: object, text: str) -> GateResult:
     return evaluate(parse_gate(text), names)
 
 
-def write_calibration(fit: "SiteFit", path: str | Path) -> None:
+def write_calibration(fit: SiteFit, path: str | Path) -> None:
     """Write the file that ``calibration=`` of ``plan`` takes, whole or not at all.
 
     Raises InputError where it cannot be written.
@@ -130,7 +131,7 @@ def _compared(found: "Comparison") -> object:
     return diff_result(found, None)
 
 
-def _fitted(found: "SiteFit") -> object:
+def _fitted(found: SiteFit) -> object:
     from k31ctl.report.calibration import calibration_result
 
     return calibration_result(found.calibrated)

@@ -100,7 +100,9 @@ def parse_endpoint(url: str, *, token: str | None, is_http2: bool = False) -> En
         raise UsageError(
             f"{shown_address(url)!r} is not a URL", where="URL", remedy=_REMEDY
         ) from None
-    if parts.scheme not in _PORTS or not parts.hostname or not url.isascii():
+    # ``urlsplit`` drops CR and LF without a word.
+    is_plain = url.isascii() and url.isprintable() and " " not in url
+    if parts.scheme not in _PORTS or not parts.hostname or not is_plain:
         raise UsageError(f"{shown_address(url)!r} is not an HTTP URL", where="URL", remedy=_REMEDY)
     if any(mark in url for mark in "?#@"):  # also where nothing is behind it
         raise UsageError(

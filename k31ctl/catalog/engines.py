@@ -7,7 +7,7 @@ from k31ctl.catalog.store import Kind, Store, read_text
 from k31ctl.core.draft import Draft
 from k31ctl.core.engine import Engine
 from k31ctl.core.model import Model
-from k31ctl.errors import ProfileError, RefusedError
+from k31ctl.errors import ProfileError, RefusedError, UsageError
 
 
 def load_engine(store: Store, profile_id: str) -> Engine:
@@ -32,7 +32,9 @@ def resolve_engine(store: Store, spec: str, model: Model) -> Engine:
     Without a version: the newest release that reads the model, else a development branch that
     does. Raises RefusedError where none does, ProfileError where the name is unknown.
     """
-    name, _, version = spec.partition("@")
+    name, at, version = spec.partition("@")
+    if at and not version:
+        raise open_version(name)
     ids = _ids_of(store, name, version)
     if not ids:
         raise _unknown(store, spec, name)
@@ -54,6 +56,15 @@ def resolve_engine(store: Store, spec: str, model: Model) -> Engine:
             source=engines[0].source,
         )
     return max(able, key=lambda e: (not e.development, e.rank))
+
+
+def open_version(name: str) -> UsageError:
+    """Return the mistake of an engine with an ``@`` and no version behind it."""
+    return UsageError(
+        f"'{name[:40]}@' names no version",
+        where="--engine",
+        remedy=f"write {name[:40]}, or a version after the @",
+    )
 
 
 def _ids_of(store: Store, name: str, version: str) -> list[str]:

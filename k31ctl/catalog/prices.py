@@ -65,7 +65,7 @@ def _only(section: str, found: list[tuple[str, T]]) -> T:
         held = ", ".join(profile_id for profile_id, _ in found) or "no file"
         raise ProfileError(
             f"{held} holds {section}, which exactly one price list must",
-            where="profiles/prices",
+            where="prices",
             remedy=f"to change it, write a file with the id of the packaged one ({section} is in "
             f"{'purchase' if section == 'owning' else section})",
         )

@@ -146,15 +146,17 @@ def unknown_id(kind: str, profile_id: str, known: Sequence[str]) -> ProfileError
     remedy = f"use {' or '.join(near)}" if near else "add one with --profiles DIR"
     return ProfileError(
         f"no profile is called {profile_id[:60]!r}",
-        where=f"profiles/{kind}",
-        remedy=f"{remedy}; k31ctl profiles list shows all",
+        where=f"{kind}/{profile_id[:60]}",
+        remedy=f"{remedy}; k31ctl profiles list {kind} shows all",
     )
 
 
 def _text(path: Path, where: str) -> str:
     if path.exists() and not path.is_file():
         raise ProfileError(
-            "not a regular file", where=where, remedy="keep only profiles in a folder of profiles"
+            "not a regular file",
+            where=where,
+            remedy="name a file; a folder of profiles holds nothing else",
         )
     try:
         with path.open("rb") as stream:

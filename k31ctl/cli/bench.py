@@ -3,6 +3,7 @@
 import os
 import time
 from random import Random
+from typing import Annotated
 
 import typer
 
@@ -57,13 +58,13 @@ from k31ctl.cli.bench_request_options import (
 from k31ctl.cli.conformance import conformance
 from k31ctl.cli.options import (
     CsvOpt,
-    GateOpt,
     HtmlOpt,
     JsonOpt,
     JunitOpt,
     MarkdownOpt,
     OutputTokensOpt,
     PromptTokensOpt,
+    gate_option,
 )
 
 app = typer.Typer(no_args_is_help=True, help="Load an endpoint and measure what it gives.")
@@ -118,7 +119,7 @@ def load(
     html: HtmlOpt = None,
     baseline: BaselineOpt = None,
     max_regression: MaxRegressionOpt = None,
-    gate: GateOpt = None,
+    gate: Annotated[list[str] | None, gate_option("ttft_s.p99<=2")] = None,
     *,
     http2: Http2Opt = False,
     constant: ConstantOpt = False,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from k31ctl.cli.options import GateOpt, JsonOpt
+from k31ctl.cli.options import JsonOpt, gate_option
 
 RunArg = Annotated[
     Path,
@@ -26,7 +26,7 @@ PlanOpt = Annotated[
 def compare(
     run: RunArg,
     against: PlanOpt = None,
-    gate: GateOpt = None,
+    gate: Annotated[list[str] | None, gate_option("against.tpot_s.ratio<=1.2")] = None,
     *,
     as_json: JsonOpt = False,
 ) -> None:

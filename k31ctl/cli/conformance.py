@@ -8,7 +8,7 @@ import typer
 from k31ctl import units
 from k31ctl.cli.bench_options import Http2Opt, KeyOpt
 from k31ctl.cli.bench_request_options import ModelOpt
-from k31ctl.cli.options import GateOpt, JsonOpt, JunitOpt, said
+from k31ctl.cli.options import JsonOpt, JunitOpt, gate_option, said
 
 _WHAT, _HOW = "Checks", "How"
 
@@ -104,7 +104,7 @@ def conformance(
     time_budget: TimeBudgetOpt = None,
     api_key_env: KeyOpt = "K31CTL_API_KEY",
     junit: JunitOpt = None,
-    gate: GateOpt = None,
+    gate: Annotated[list[str] | None, gate_option("inconclusive<=2")] = None,
     *,
     http2: Http2Opt = False,
     as_json: JsonOpt = False,

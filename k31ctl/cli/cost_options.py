@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from k31ctl.api.bounds import MOST_USD, MOST_USD_PER_HOUR, MOST_USD_PER_KWH
+from k31ctl.api.bounds import LEAST_USD, MOST_USD, MOST_USD_PER_HOUR, MOST_USD_PER_KWH
 from k31ctl.core.prices import Term
 from k31ctl.errors import UsageError
 
@@ -19,13 +19,13 @@ def _number(text: str) -> float:
 
 
 def _amount(flag: str, *, most: float, example: str) -> Callable[[str], float]:
-    """Return a reader of dollars for the option of this name: above 0 and at most ``most``."""
+    """Return a reader of dollars for the option of this name, up to ``most``."""
 
     def parser(text: str) -> float:
         value = _number(text)
-        if not 0 < value <= most:
+        if not LEAST_USD <= value <= most:
             raise UsageError(
-                f"{text[:40]!r} is not an amount above 0 and at most {most:,.0f} US dollars",
+                f"{text[:40]!r} is not an amount from {LEAST_USD:f} to {most:,.0f} US dollars",
                 where=flag,
                 remedy=f"write a number such as {example}",
             )

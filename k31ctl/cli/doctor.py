@@ -1,9 +1,10 @@
 """``k31ctl doctor``: is this machine ready to serve the model."""
 
 from pathlib import Path
+from typing import Annotated
 
 from k31ctl.cli import doctor_options as own
-from k31ctl.cli.options import GateOpt, JsonOpt, MarkdownOpt, NodesOpt, ProfilesOpt
+from k31ctl.cli.options import JsonOpt, MarkdownOpt, NodesOpt, ProfilesOpt, gate_option
 from k31ctl.cli.plan_options import EngineOpt
 
 
@@ -20,7 +21,7 @@ def doctor(
     skip: own.SkipOpt = None,
     timeout: own.TimeoutOpt = 10.0,
     profiles: ProfilesOpt = None,
-    gate: GateOpt = None,
+    gate: Annotated[list[str] | None, gate_option("num_warnings==0")] = None,
     markdown: MarkdownOpt = None,
     *,
     as_json: JsonOpt = False,

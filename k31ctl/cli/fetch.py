@@ -1,6 +1,7 @@
 """``k31ctl fetch``: a repository's files, here and proven."""
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -39,7 +40,7 @@ from k31ctl.cli.fetch_peer_options import (
     ServeOpt,
 )
 from k31ctl.cli.fetch_serve import require_served_options, serve_folder
-from k31ctl.cli.options import GateOpt, JsonOpt, ProfilesOpt
+from k31ctl.cli.options import JsonOpt, ProfilesOpt, gate_option
 from k31ctl.errors import UsageError
 from k31ctl.fetch.serve_defaults import DEFAULT_HOST, DEFAULT_PORT, MOST_CONNECTIONS
 
@@ -64,7 +65,7 @@ def fetch(
     rank: RankOpt = None,
     tp: RankTpOpt = None,
     pp: RankPpOpt = None,
-    gate: GateOpt = None,
+    gate: Annotated[list[str] | None, gate_option("verified==true")] = None,
     from_peer: FromPeerOpt = None,
     host: HostOpt = DEFAULT_HOST,
     port: PortOpt = DEFAULT_PORT,

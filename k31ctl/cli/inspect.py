@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from k31ctl.cli.fetch_options import EndpointOpt
-from k31ctl.cli.options import GateOpt, JsonOpt, ProfilesOpt
+from k31ctl.cli.options import JsonOpt, ProfilesOpt, gate_option
 
 CheckpointArg = Annotated[
     str,
@@ -27,7 +27,7 @@ def inspect(
     checkpoint: CheckpointArg,
     model: AgainstOpt = None,
     profiles: ProfilesOpt = None,
-    gate: GateOpt = None,
+    gate: Annotated[list[str] | None, gate_option("num_missing==0")] = None,
     endpoint: EndpointOpt = None,
     *,
     as_json: JsonOpt = False,

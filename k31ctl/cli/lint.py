@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from k31ctl.cli.options import GateOpt, JsonOpt, MarkdownOpt, ProfilesOpt
+from k31ctl.cli.options import JsonOpt, MarkdownOpt, ProfilesOpt, gate_option
 
 
 class Format(StrEnum):
@@ -117,7 +117,7 @@ def lint(
     output: FormatOpt = Format.TEXT,
     as_json: JsonOpt = False,
     markdown: MarkdownOpt = None,
-    gate: GateOpt = None,
+    gate: Annotated[list[str] | None, gate_option("warnings==0")] = None,
     profiles: ProfilesOpt = None,
 ) -> None:
     """Check launch files, or a command, against what the engine of this version really accepts.

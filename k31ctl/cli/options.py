@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -34,10 +34,20 @@ def said(name: str, read: Callable[[str], T]) -> Callable[[str], T]:
         except ValueError as error:
             what, _, remedy = str(error).partition("; ")
             raise UsageError(
-                what, where=name, remedy=remedy or f"k31ctl plan --help explains {name}"
+                what, where=name, remedy=remedy or f"the command's --help explains {name}"
             ) from None
 
     return parser
+
+
+def share(text: object) -> float:
+    """Read a share, 0.5 or 50%; also of a number, as typer hands a default over."""
+    written = str(text)
+    try:
+        number = float(written.removesuffix("%").replace("_", ""))
+    except ValueError:
+        raise ValueError(f"{written[:40]!r} is not a number; write 0.5 or 50%") from None
+    return number / 100 if written.endswith("%") else number
 
 
 def _count(text: str) -> int:
@@ -55,6 +65,16 @@ def parse_counts(text: str) -> Counts:
     return Counts(units.parse_list(text, _count))
 
 
+def gate_option(example: str) -> Any:
+    """Return the option for conditions on a command's result, with one of its own."""
+    return typer.Option(
+        "--gate",
+        metavar="EXPR",
+        help=f"Exit 4 unless this holds, such as {example}.",
+        rich_help_panel="Output",
+    )
+
+
 JsonOpt = Annotated[
     bool,
     typer.Option("--json", help="One JSON document on standard output.", rich_help_panel="Output"),
@@ -69,15 +89,6 @@ ProfilesOpt = Annotated[
         "--profiles",
         metavar="DIR",
         help="A folder of profiles that go before ours.",
-        rich_help_panel="Output",
-    ),
-]
-GateOpt = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--gate",
-        metavar="EXPR",
-        help="Exit 4 unless this holds, such as fits==true.",
         rich_help_panel="Output",
     ),
 ]

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from typing import Annotated
 
 from k31ctl.cli import cold_start_options as starting
 from k31ctl.cli import cost_options as money
@@ -81,7 +82,7 @@ def plan(
     csv: opt.CsvOpt = None,
     markdown: opt.MarkdownOpt = None,
     html: opt.HtmlOpt = None,
-    gate: opt.GateOpt = None,
+    gate: Annotated[list[str] | None, opt.gate_option("fits==true")] = None,
     profiles: opt.ProfilesOpt = None,
 ) -> None:
     """Say what a model needs on these GPUs, and how much context and how many requests fit.

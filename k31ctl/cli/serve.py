@@ -1,5 +1,7 @@
 """``k31ctl serve``: from a plan to the files that start it, or the embedded engine itself."""
 
+from typing import Annotated
+
 import typer
 
 from k31ctl.cli import embedded_options as embedded
@@ -55,7 +57,7 @@ def serve(
     kv_memory: opt.KvMemoryOpt = None,
     api_key_file: embedded.ApiKeyFileOpt = None,
     as_json: opt.JsonOpt = False,
-    gate: opt.GateOpt = None,
+    gate: Annotated[list[str] | None, opt.gate_option("warnings==0")] = None,
     profiles: opt.ProfilesOpt = None,
 ) -> None:
     """Write the files that start a model: every setting with its reason and its source.

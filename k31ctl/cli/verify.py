@@ -7,7 +7,7 @@ import typer
 
 from k31ctl.cli.fetch_options import ConnectionsOpt, EndpointOpt, RetriesOpt
 from k31ctl.cli.inspect import AgainstOpt
-from k31ctl.cli.options import GateOpt, JsonOpt, ProfilesOpt
+from k31ctl.cli.options import JsonOpt, ProfilesOpt, gate_option
 
 FolderArg = Annotated[
     Path,
@@ -39,7 +39,7 @@ def verify(
     model: AgainstOpt = None,
     jobs: JobsOpt = 0,
     profiles: ProfilesOpt = None,
-    gate: GateOpt = None,
+    gate: Annotated[list[str] | None, gate_option("num_warnings==0")] = None,
     endpoint: EndpointOpt = None,
     connections: ConnectionsOpt = 8,
     retries: RetriesOpt = 8,

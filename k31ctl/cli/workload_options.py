@@ -5,10 +5,14 @@ from typing import Annotated
 
 import typer
 
+from k31ctl.cli.options import said, share
+
 CachedFractionOpt = Annotated[
     float,
     typer.Option(
         "--cached-fraction",
+        metavar="SHARE",
+        parser=said("--cached-fraction", share),
         help="Share of a prompt found in the prefix cache.",
         rich_help_panel="Load",
     ),

@@ -84,8 +84,18 @@ def evaluate(gate: Gate, result: Mapping[str, object]) -> GateResult:
             f"{gate.name} {what}", where=f"--gate {gate.text!r}", remedy=f"names are: {shown}"
         )
     actual = names[chosen[0]]
+    if isinstance(actual, bool) and not _is_of_truth(gate):
+        raise UsageError(
+            f"{gate.name} is true or false, and nothing between",
+            where=f"--gate {gate.text!r}",
+            remedy=f"write {gate.name}==true or {gate.name}==false",
+        )
     passed = _OPERATORS[gate.comparison](float(actual), gate.value)
     return GateResult(gate=gate.text, actual=actual, passed=passed)
+
+
+def _is_of_truth(gate: Gate) -> bool:
+    return gate.comparison in ("==", "!=") and gate.value in (0, 1)
 
 
 def require_names(gates: Iterable[Gate], result: Mapping[str, object]) -> None:

@@ -82,8 +82,8 @@ def check_request(parts: Parts, request: PlanRequest) -> None:
             raise UsageError(
                 f"a context of {longest:,} tokens is beyond --max-model-len "
                 f"{request.max_model_len:,}",
-                where="--context",
-                remedy="raise --max-model-len or shorten --context",
+                where="--max-model-len",
+                remedy="raise it, or ask for shorter contexts",
             )
     if request.memory_fraction is not None and not 0 < request.memory_fraction <= 1:
         raise UsageError(

@@ -2,9 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -13,6 +11,7 @@ from k31ctl.core.found_tensors import FoundTensor
 from k31ctl.fetch.findings import Finding, Level
 from k31ctl.fetch.headers import Header, read_headers
 from k31ctl.fetch.proven import ProvenFiles, Stamp, stamp_of
+from k31ctl.fetch.value_readers import read_by_processes
 from k31ctl.fetch.value_scan import (
     GROUP_BYTES,
     SECTOR_BYTES,
@@ -26,6 +25,7 @@ from k31ctl.fetch.value_scan import (
     zero_scales,
 )
 from k31ctl.fetch.watch import Watch
+from k31ctl.units import counted
 from k31ctl.values import fields_of, frozen
 
 BLOCK_BYTES: Final = 4 * 2**20  # a multiple of every element and of every group
@@ -83,17 +83,15 @@ def _told_of(folder: Path, files: Sequence[str], *, num_jobs: int) -> Iterator[t
     """Yield what the values of each file tell, as they are read."""
     if num_jobs <= 1 or len(files) <= 1:
         for file in files:
-            yield file, _told(folder, file)
+            yield file, read_values(folder, file)
         return
-    # Threads would take turns: translating bytes holds Python's lock. A fresh process each has no
-    # copy of our threads.
-    with ProcessPoolExecutor(min(num_jobs, len(files)), mp_context=get_context("spawn")) as pool:
-        running = {pool.submit(_told, folder, file): file for file in files}
-        for done in as_completed(running):
-            yield running[done], done.result()
+    for file, (num_tensors, num_bytes, findings) in read_by_processes(
+        folder, files, num_jobs=num_jobs
+    ):
+        yield file, (num_tensors, num_bytes, findings)
 
 
-def _told(folder: Path, file: str) -> _Told:
+def read_values(folder: Path, file: str) -> _Told:
     """What ``check_file`` returns, as what one process can send to another, and JSON can hold."""
     found = check_file(folder, file)
     return found.num_tensors, found.num_bytes, [fields_of(finding) for finding in found.findings]
@@ -282,9 +280,12 @@ def _packed_findings(stream: BinaryIO, place: _Place, scales: _Place | None) -> 
         if num_told > MOST_FINDINGS:
             continue
         lost = is_zero and end - first >= SECTOR_BYTES
-        what = "groups are all zeros under a scale" if is_zero else "groups have no value above 2"
+        groups = counted((end - first) // GROUP_BYTES, "group")
+        is_one = end - first == GROUP_BYTES
+        are, have = ("is", "has") if is_one else ("are", "have")
+        what = f"{are} all zeros under a scale" if is_zero else f"{have} no value above 2"
         yield place.finding(
-            f"{(end - first) // GROUP_BYTES:,} {what}",
+            f"{groups} {what}",
             first,
             end,
             severity=Severity.ERROR if lost else Severity.WARNING,

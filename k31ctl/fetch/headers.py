@@ -22,6 +22,7 @@ from k31ctl.fetch.header_text import (
     plain_columns,
     sound_entry,
 )
+from k31ctl.units import counted
 from k31ctl.values import frozen
 
 MAX_HEADER_BYTES: Final = 100_000_000
@@ -189,7 +190,7 @@ def _problems_of_length(end_of_data: int, data_bytes: int) -> list[str]:
     if end_of_data == data_bytes:
         return []
     by, word = abs(end_of_data - data_bytes), "short" if end_of_data > data_bytes else "long"
-    return [f"is {by:,} bytes too {word} for the tensors in its header"]
+    return [f"is {counted(by, 'byte')} too {word} for the tensors in its header"]
 
 
 def _first_gap(tensors: TensorColumns, begins: list[int]) -> str:

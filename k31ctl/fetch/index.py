@@ -11,6 +11,7 @@ from k31ctl.core.found_tensors import FoundTensor, names_of
 from k31ctl.errors import InputError
 from k31ctl.fetch.index_text import parsed
 from k31ctl.regular_file import read_regular
+from k31ctl.units import counted
 from k31ctl.values import frozen
 
 INDEX_NAME: Final = "model.safetensors.index.json"
@@ -83,7 +84,7 @@ class IndexCheck:
             first.setdefault(file, name)
         counts = Counter(self._left.values())
         return [
-            (file, f"lacks {counts[file]:,} tensors of the index, the first: {name[:120]}")
+            (file, f"lacks {counted(counts[file], 'tensor')} of the index, the first: {name[:120]}")
             for file, name in sorted(first.items())
         ]
 

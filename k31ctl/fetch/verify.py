@@ -33,6 +33,10 @@ from k31ctl.values import frozen
 
 LEVELS: Final = tuple(Level)
 _NO_RECORD: Final = "no record of sizes and digests here: contents are not proven"
+_NOT_REPAIRED: Final = (
+    "nothing was repaired: no record here says where the files are from; k31ctl fetch REPO "
+    "--to DIR fetches what is not as published, and leaves a record"
+)
 
 
 @frozen
@@ -99,7 +103,9 @@ class Verification:
 
     @property
     def _remedy(self) -> str:
-        if self.record and not self.digests.num_files:
+        if not self.record:
+            return f"k31ctl fetch REPO --to {self.folder} fetches what is not as published"
+        if not self.digests.num_files:
             return "fetch into the folder with k31ctl fetch: it renews the record"
         if self.repair is None:
             return f"k31ctl verify {self.folder} --repair fetches what is damaged"
@@ -207,7 +213,8 @@ def repair_checkpoint(
         if repair is not None and repair.failure is not None:
             raise repair.failure from None
         raise
-    return replace(found, repair=repair)
+    warnings = found.warnings if found.record else (*found.warnings, _NOT_REPAIRED)
+    return replace(found, repair=repair, warnings=warnings)
 
 
 def _require_folder(folder: Path) -> None:

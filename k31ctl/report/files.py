@@ -78,7 +78,7 @@ def _prepared(path: Path, text: str) -> tuple[Path, Path]:
 
 def _unwritable(path: Path, error: OSError) -> InputError:
     return InputError(
-        f"cannot write {path.name}: {(error.strerror or 'failed').lower()}",
+        f"cannot write {path.name or path}: {(error.strerror or 'failed').lower()}",
         where=str(path),
         remedy="name a file in a folder that exists and that you may write to",
     )

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from k31ctl.report.html_conclusion import conclusion_section, deployment, verdict
+from k31ctl.report.html_conclusion import conclusion_section, deployment, model_name, verdict
 from k31ctl.report.html_cost import cost_inputs, cost_section
 from k31ctl.report.html_elements import Markup, el
 from k31ctl.report.html_memory import capacity_section, heatmap, memory_bars, memory_section
@@ -40,8 +40,7 @@ def plan_page(document: Mapping[str, object], *, command: str) -> str:
 
     The same document gives the same bytes. Sections whose keys are absent say so in a sentence.
     """
-    inputs = mapping(document.get("inputs"))
-    title = f"{text(inputs.get('model'), 'A model')} on {deployment(document)}"
+    title = f"{model_name(document)} on {deployment(document)}"
     return page(
         title=f"{title} · capacity plan",
         version=text(document.get("version")),

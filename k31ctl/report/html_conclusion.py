@@ -65,6 +65,12 @@ def deployment(document: Row) -> str:
     return f"{'one' if nodes == 1 else f'{nodes} {TIMES}'} {text(inputs.get('hardware'), 'node')}"
 
 
+def model_name(document: Row) -> str:
+    """The model as people write it; its profile where an older document has no more."""
+    inputs = mapping(document.get("inputs"))
+    return text(inputs.get("model_name")) or text(inputs.get("model"), "The model")
+
+
 def notice(document: Row) -> Markup | None:
     """What was never measured, and every warning of the document."""
     warned = document.get("warnings")
@@ -93,7 +99,7 @@ def _place(document: Row) -> str:
         f"on {deployment(document)} ({gpus}, {text(layout.get('text'))}, "
         f"{text(engine.get('name'))})"
     )
-    model = text(inputs.get("model"), "The model")
+    model = model_name(document)
     words, kind = verdict(result)
     if kind == "bad":
         return f"{model} does not fit {where}: {_shortage(result)}."
@@ -135,8 +141,10 @@ def _pace(result: Row) -> str:
     found = mapping(result.get("performance"))
     if not found:
         return ""
+    loads = len(rows(result.get("sweep")))
+    which = f", the first of the {loads} loads asked for" if loads > 1 else ""
     return (
-        f"With {workload_words(mapping(found.get('workload')))}, a reader waits "
+        f"With {workload_words(mapping(found.get('workload')))}{which}, a reader waits "
         f"{duration(found.get('ttft_s'))} for the first token and then sees "
         f"{figure(found.get('tok_s_per_user'))} tokens a second; the deployment writes "
         f"{figure(found.get('output_tok_s'))} tokens a second in all, limited by "
@@ -151,7 +159,8 @@ def _price(result: Row) -> str:
     said = f"It costs {usd(cost.get('usd_per_hour'))} an hour"
     if number(cost.get("usd_per_m_output_tokens")) is not None:
         range_ = between(cost, "usd_per_m_output_tokens", usd)
-        said += f", {usd(cost.get('usd_per_m_output_tokens'))} for a million output tokens"
+        token = usd(cost.get("usd_per_m_output_tokens"))
+        said += f" and, with that load, {token} for a million output tokens"
         said += f" ({range_})" if range_ else ""
     even = number(cost.get("break_even_tokens_per_day"))
     api = text(mapping(cost.get("api")).get("name"), "the API")

@@ -100,9 +100,7 @@ def _with_free(stage: Row) -> Row:
 
 
 def _bar(row: Row, pool: int, name: str) -> dict[str, object]:
-    asked = count(row.get("kv_cache_bytes")) + count(row.get("state_bytes"))
-    free = max(0, count(row.get("free_bytes")))
-    in_pool = min(free, max(0, pool - asked))
+    in_pool = _free_in_pool(row, pool)
     parts = {
         "weights": count(row.get("weights_bytes")),
         "activations": count(row.get("activations_bytes")),
@@ -112,9 +110,22 @@ def _bar(row: Row, pool: int, name: str) -> dict[str, object]:
         "kv": count(row.get("kv_cache_bytes")),
         "state": count(row.get("state_bytes")),
         "pool": in_pool,
-        "left": free - in_pool,
+        "left": max(0, count(row.get("free_bytes"))) - in_pool,
     }
     return {"name": name, "capacity": count(row.get("capacity_bytes")), "parts": parts}
+
+
+def _free_in_pool(row: Row, pool: int) -> int:
+    """What of the cache is not asked for."""
+    asked = count(row.get("kv_cache_bytes")) + count(row.get("state_bytes"))
+    return min(max(0, count(row.get("free_bytes"))), max(0, pool - asked))
+
+
+def _free(row: Row, pool: int) -> list[tuple[str, int, str, str]]:
+    """What is not asked for: in the cache, and as in the text what is left outside of it."""
+    in_pool = _free_in_pool(row, pool)
+    left = ("left", count(row.get("free_bytes")) - in_pool, "derived", "capacity less all above")
+    return [("cache still free", in_pool, "derived", "the engine's cache"), left][not in_pool :]
 
 
 def _budget(document: Row) -> Markup:
@@ -132,7 +143,7 @@ def _budget(document: Row) -> Markup:
     lines += [
         ("KV cache", per_gpu.get("kv_cache_bytes"), "as asked", asked),
         ("KDA state", per_gpu.get("state_bytes"), "as asked", asked),
-        ("left", per_gpu.get("free_bytes"), "derived", "capacity less the lines above"),
+        *_free(per_gpu, count(memory.get("pool_bytes"))),
         ("capacity", capacity, NONE, "hardware profile"),
     ]
     heads = (
@@ -152,7 +163,7 @@ def _cases(result: Row) -> Markup | None:
     found = _best(rows(result.get("sweep")))
     heads = (
         Head(f"requests {TIMES} tokens", is_number=False), Head("KV cache, GiB"),
-        Head("KDA state, GiB"), Head("left, GiB"), Head("at most at once"),
+        Head("KDA state, GiB"), Head("free, GiB"), Head("at most at once"),
     )  # fmt: skip
     body = [
         (

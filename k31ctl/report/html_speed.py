@@ -16,6 +16,7 @@ from k31ctl.report.html_words import (
     share,
     usd,
 )
+from k31ctl.units import counted
 
 CURVE_KEYS: Final = ("ttft_s", "tpot_s", "output_tok_s", "tok_s_per_user", "total_tok_s_per_gpu")
 CURVE_KEYS_OF_COST: Final = (*CURVE_KEYS, "usd_per_m_output_tokens")
@@ -76,7 +77,7 @@ def workload_words(workload: Row) -> str:
     if number(workload.get("cached_fraction")):
         said += f", {share(workload.get('cached_fraction'))} of the prompt cached"
     if number(workload.get("concurrency")) is not None:
-        return f"{count(workload.get('concurrency')):,} requests at once of {said}"
+        return f"{counted(count(workload.get('concurrency')), 'request')} at once of {said}"
     return f"{figure(workload.get('rate_per_s'))} requests a second of {said}"
 
 

@@ -10,7 +10,7 @@ from k31ctl.core.name_patterns import Pattern
 from k31ctl.fetch.inspection import NAMES_CAP, Inspection
 from k31ctl.report.envelope import envelope
 from k31ctl.report.lines import folded, printable
-from k31ctl.units import show, show_bytes
+from k31ctl.units import counted, show, show_bytes
 
 _MAX_LINES: Final = 20
 _MAX_RANGES: Final = 3
@@ -98,16 +98,18 @@ def _text(found: Inspection) -> list[str]:
         f"{'tensors':12}{d.expected_tensors:>20,}{d.num_tensors:>20,}",
         f"{'bytes':12}{d.expected_bytes:>20,}{d.total_bytes:>20,}",
     ]
-    missing = f"missing: {d.num_missing:,} tensors, {show_bytes(d.missing_bytes)}"
+    missing = f"missing: {counted(d.num_missing, 'tensor')}, {show_bytes(d.missing_bytes)}"
     lines += _section(missing, _pattern_lines(d.missing_patterns))
     wrong = [
         (each.pattern, f"{each.expected} expected, {each.found} found") for each in d.mismatched
     ]
-    lines += _section(f"mismatched: {d.num_mismatched:,} tensors", _notes(wrong))
-    unexpected = f"unexpected: {d.num_unexpected:,} tensors, {show_bytes(d.unexpected_bytes)}"
+    lines += _section(f"mismatched: {counted(d.num_mismatched, 'tensor')}", _notes(wrong))
+    unexpected = (
+        f"unexpected: {counted(d.num_unexpected, 'tensor')}, {show_bytes(d.unexpected_bytes)}"
+    )
     lines += _section(unexpected, _pattern_lines(d.unexpected_patterns))
     corrupt = [folded(f"{c.file or 'all files'} {c.problem}", indent="  ") for c in found.corrupt]
-    lines += _section(f"corrupt: {len(found.corrupt):,} findings", corrupt)
+    lines += _section(f"corrupt: {counted(len(found.corrupt), 'finding')}", corrupt)
     notes = [*found.warnings]
     if d.num_ignored:
         notes.append(f"{d.num_ignored} rotary inv_freq buffers are there, which no engine reads")
@@ -127,7 +129,7 @@ def _conclusion(found: Inspection) -> str:
     ]
     told = [f"{count:,} {what}" for count, what in parts if count]
     if found.corrupt:
-        told.append(f"{len({c.file for c in found.corrupt}):,} files with faults")
+        told.append(f"{counted(len({c.file for c in found.corrupt}), 'file')} with faults")
     return f"These are not the tensors of {name}: {', '.join(told)}."
 
 

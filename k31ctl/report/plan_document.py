@@ -150,6 +150,7 @@ def _inputs(plan: Plan) -> dict[str, Any]:
     parts = plan.parts
     return {
         "model": parts.model.id,
+        "model_name": parts.model.name,
         "architecture": parts.model.architecture,
         "hardware": parts.node.id,
         "gpu": parts.node.gpu.name,

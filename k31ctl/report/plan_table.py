@@ -30,7 +30,7 @@ def as_markdown(plan: Plan) -> str:
         f"{plan.layout.text}, {parts.engine.name}, cache {plan.rows.kv_format}; "
         "sizes are GiB (2^30 bytes) on the tightest GPU.",
         "",
-        "| context, tokens | requests | fits | weights | KV cache | KDA state | left | at most "
+        "| context, tokens | requests | fits | weights | KV cache | KDA state | free | at most "
         "| TTFT, s | TPOT, ms | output tokens/s |",
         "|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]

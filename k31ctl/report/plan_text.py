@@ -106,15 +106,15 @@ def _shortage(plan: Plan) -> str:
 
 
 def _table(plan: Plan) -> list[str]:
-    lines = ["   context  requests  fits     KV cache  KDA state      left   at most"]
+    lines = ["   context  requests  fits     KV cache  KDA state      free   at most"]
     lines.append("    tokens                      GiB        GiB       GiB  requests")
     for cell in plan.cells:
         sizes = (cell.kv_cache_bytes, cell.state_bytes, cell.free_bytes)
-        kv, state, left = (show_gib(size) for size in sizes)
+        kv, state, free = (show_gib(size) for size in sizes)
         fits = "yes" if cell.fits else "no"
         lines.append(
             f"{tokens(cell.context_tokens):>10}{cell.batch:>10,}  {fits:<4}{kv:>13}{state:>11}"
-            f"{left:>10}{cell.max_requests:>10,}"
+            f"{free:>10}{cell.max_requests:>10,}"
         )
     speeds = [(c, s) for c, s in zip(plan.cells, plan.speed.cells, strict=True) if s]
     return [*lines, "", *cell_lines(speeds)] if speeds else lines

@@ -71,6 +71,8 @@ def fixed(source: Source, linted: Sequence[Linted]) -> Fixed:
     text = source.text
     for edit in sorted(edits, key=lambda e: (e.start, e.end), reverse=True):
         text = text[: edit.start] + edit.text + text[edit.end :]
+    if any(change.unix_lines for each in linted for change in _changes(each.findings)):
+        text = text.replace("\r\n", "\n")
     return Fixed(text=text, num_made=made)
 
 

@@ -100,7 +100,7 @@ def gather(
             model=loaded,
             node=node or load_node(store, on),
             engine=chosen,
-            draft=load_draft(store, draft) if draft else None,
+            draft=load_draft(store, draft) if draft is not None else None,
             speed=load_speed(store, None),
             prices=None,
         ),

@@ -142,6 +142,7 @@ def _context(
         told_memory_bytes=found.memory_bytes,
         router_ports=found.router_ports,
         on_ray=found.on_ray,
+        has_carriage_returns=found.has_carriage_returns,
     )
     draft = known_or(lambda: draft_of_all.draft_name, "")
     whole = replace(draft_of_all, draft=_draft(store, draft))

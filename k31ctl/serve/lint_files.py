@@ -208,7 +208,14 @@ def _linted(
     linted = tuple(
         lint(
             store,
-            replace(each, head=head, on_ray=on_ray, expanded=expanded, router_ports=ports),
+            replace(
+                each,
+                head=head,
+                on_ray=on_ray,
+                has_carriage_returns="\r\n" in source.text,
+                expanded=expanded,
+                router_ports=ports,
+            ),
             asked,
             name=source.name,
         )

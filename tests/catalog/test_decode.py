@@ -102,7 +102,7 @@ def test_nested_parts_choices_and_mappings_are_read() -> None:
         ({"name": 5}, "name: 5 is not text", "write name as text"),
         ({"name": None}, "name: null is not text", "write name as text"),
         ({"gpu": {**GPU, "memory": 141}}, "gpu.memory: 141 is not a quantity", "with its unit"),
-        ({"gpu": {**GPU, "memory": "141"}}, "gpu.memory: '141' is not a quantity in B", "unit, B"),
+        ({"gpu": {**GPU, "memory": "141"}}, "gpu.memory: '141' has no unit", "unit, B"),
         ({"gpu": {**GPU, "shape": "ring"}}, "gpu.shape: 'ring' is not one of mesh, switch", ""),
         ({"per": "rack"}, "per: 'rack' is not one of gpu, node", "write per as"),
         ({"parts": [GPU, {}]}, "missing key parts[1].memory", "add parts[1].memory"),

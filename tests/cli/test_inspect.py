@@ -142,9 +142,12 @@ def test_a_truncated_shard_is_corrupt(k31ctl: Run, checkpoint: Checkpoint) -> No
     assert result["corrupt"] == [
         {
             "file": SHARDS[1],
-            "problem": "is 1 bytes too short for the tensors in its header",
+            "problem": "is 1 byte too short for the tensors in its header",
         }
     ]
+    text = k31ctl("inspect", str(checkpoint.folder)).stdout
+    assert text.startswith("These are not the tensors of tiny: 1 file with faults.\n")
+    assert "\ncorrupt: 1 finding\n" in text
 
 
 def test_a_lost_shard_is_corrupt_and_its_tensors_are_missing(
@@ -173,7 +176,7 @@ def test_a_tensor_that_only_the_index_has_is_corrupt(k31ctl: Run, checkpoint: Ch
     (checkpoint.folder / INDEX).write_text(json.dumps(index))
     code, result = result_of(k31ctl, checkpoint)
     assert code == 5
-    assert "lacks 1 tensors of the index, the first: ghost" in result["corrupt"][0]["problem"]
+    assert "lacks 1 tensor of the index, the first: ghost" in result["corrupt"][0]["problem"]
 
 
 def test_a_tensor_in_two_shards_is_corrupt(k31ctl: Run, checkpoint: Checkpoint) -> None:

@@ -56,7 +56,7 @@ def test_an_unknown_profile_is_three_lines_and_exit_three(k31ctl: Run) -> None:
     done = k31ctl("profiles", "show", "hardware/8x-b30")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.startswith(
-        "error: no profile is called '8x-b30'\n   at: profiles/hardware\n   do: use 8x-b300"
+        "error: no profile is called '8x-b30'\n   at: hardware/8x-b30\n   do: use 8x-b300"
     )
     assert len(done.stderr.splitlines()) == 3
 

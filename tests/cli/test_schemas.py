@@ -2,14 +2,17 @@
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from typer.main import get_command
 
 import k31ctl as package
+from k31ctl.cli.main import app_with
+from k31ctl.core.gates import parse_gate
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 SCHEMAS = sorted((Path(package.__file__).parent / "schemas").glob("*.json"))
@@ -28,6 +31,35 @@ def test_every_shipped_schema_is_a_schema_named_as_its_document(path: Path) -> N
     Draft202012Validator.check_schema(found)
     command, version = path.name.split(".")[:2]
     assert found["$id"] == f"k31ctl/{command}/{version}"
+
+
+def keys_of(found: Any) -> Iterator[str]:
+    """Every name that a schema gives a property, however deep."""
+    if isinstance(found, dict):
+        yield from found.get("properties", ())
+    for inner in found.values() if isinstance(found, dict) else found:
+        if isinstance(inner, dict | list):
+            yield from keys_of(inner)
+
+
+def gates_in_help(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+    """The command and the example of every ``--gate``."""
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from gates_in_help(inner, (*words, name))
+    for option in command.params:
+        if option.name == "gate":
+            yield " ".join(words), option.help.removesuffix(".").rpartition(" ")[2]
+
+
+def test_the_gate_that_a_command_s_help_shows_is_one_of_its_own_result() -> None:
+    examples = dict(gates_in_help(get_command(app_with())))
+    assert len(examples) == 10
+    for command, example in examples.items():
+        name = {"bench load": "bench", "bench conformance": "conformance"}.get(command, command)
+        result = schema(name.replace(" ", "-"))["properties"]["result"]
+        known = set(keys_of([result, schema(name.replace(" ", "-")).get("$defs", {})]))
+        of_launches = {"warnings"} if command == "serve" else set()  # counted for gates alone
+        assert set(parse_gate(example).name.split(".")) <= known | of_launches, command
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,10 @@ def case(command: str, **more: Any) -> Case:
 
 
 CASES: Final[dict[str, tuple[Case, Case]]] = {
+    "script-line-ends": (
+        case(V, kind=FileKind.SHELL, has_carriage_returns=True),
+        case(V, kind=FileKind.COMPOSE, has_carriage_returns=True),
+    ),
     # what the reader of a command finds
     "flag-unknown": (case(V + " --no-such-flag"), case(V + " --seed 1")),
     "flag-ambiguous": (

@@ -33,7 +33,13 @@ def test_what_is_no_gate_is_a_usage_error(gate: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gate", "why"), [("pool_bytes>1", "more than once"), ("speed>1", "not a number")]
+    ("gate", "why"),
+    [
+        ("pool_bytes>1", "more than once"),
+        ("speed>1", "not a number"),
+        ("fits<=1", "true or false"),
+        ("fits==2", "true or false"),
+    ],
 )
 def test_a_name_that_is_not_one_number_is_a_usage_error(gate: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):

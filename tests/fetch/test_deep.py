@@ -2,14 +2,18 @@
 
 import math
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from k31ctl.errors import InputError
 from k31ctl.fetch.deep import Values, check_file, check_values
 from k31ctl.fetch.proven import ProvenFiles
+from k31ctl.fetch.value_readers import read_by_processes
 from k31ctl.fetch.value_scan import special_values, weak_groups
 from k31ctl.fetch.watch import Watch
 from tests.fetch.tiny_checkpoint import SHARDS, place_of, write_tiny
@@ -78,7 +82,7 @@ def test_a_scale_far_above_the_others_is_named(tmp_path: Path, weight_map: dict[
 def test_a_single_weak_group_is_a_warning(tmp_path: Path, weight_map: dict[str, str]) -> None:
     at = put(tmp_path, weight_map, "w1.weight_packed", 32, b"\x44" * 16)
     assert [row[1:] for row in told(tmp_path)] == [
-        (at, at + 16, "1 groups have no value above 2", "warning")
+        (at, at + 16, "1 group has no value above 2", "warning")
     ]
 
 
@@ -120,6 +124,37 @@ def test_many_faults_in_a_tensor_are_counted_and_not_listed(
 def test_several_processes_find_what_one_finds(tmp_path: Path, weight_map: dict[str, str]) -> None:
     put(tmp_path, weight_map, "q_proj.weight", 10, b"\x80\x7f")
     assert checked(tmp_path, num_jobs=2) == checked(tmp_path)
+
+
+def test_a_script_without_a_guard_reads_with_several_processes(
+    tmp_path: Path, weight_map: dict[str, str]
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "from k31ctl.fetch.value_readers import read_by_processes\n"
+        f"read = read_by_processes(Path({str(tmp_path)!r}), {sorted(SHARDS)!r}, num_jobs=2)\n"
+        "print(sorted(file for file, _ in read))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{sorted(SHARDS)}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("script", "why"), [("echo no room >&2; exit 3", "no room"), ("kill -9 $$", "ended with -9")]
+)
+def test_a_process_that_cannot_read_its_file_says_which_and_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, why: str
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(InputError, match=f"could not be read: .*{why}") as caught:
+        list(read_by_processes(tmp_path, ["a.safetensors"], num_jobs=1))
+    assert caught.value.where == str(tmp_path / "a.safetensors")
 
 
 def test_values_that_were_read_are_not_read_again_and_told_again(

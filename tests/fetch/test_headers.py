@@ -104,7 +104,7 @@ def test_tensors_lie_end_to_end(tmp_path: Path, offsets: list[int], said: str) -
 @pytest.mark.parametrize(
     ("data_bytes", "said"),
     [
-        (15, "is 1 bytes too short for the tensors in its header"),
+        (15, "is 1 byte too short for the tensors in its header"),
         (20, "is 4 bytes too long for the tensors in its header"),
     ],
 )

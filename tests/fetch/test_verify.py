@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import k31ctl
 from k31ctl.catalog import Store, default_folders
 from k31ctl.core.finding import Severity
 from k31ctl.errors import InputError, K31Error, NotProvenError
@@ -85,6 +86,18 @@ def test_a_renamed_file_is_missed_and_its_new_name_is_too_many(folder: Path) -> 
         (SHARDS[0], "is missing"),
         ("other.safetensors", "is not in the record of this folder"),
     }
+
+
+def test_without_a_record_a_repair_says_what_to_do_instead(folder: Path) -> None:
+    (folder / MANIFEST).unlink()
+    whole = k31ctl.verify(folder, repair=True)
+    assert (whole.is_proven, whole.repair) == (True, None)
+    assert whole.warnings[-1].startswith("nothing was repaired: no record here says where")
+    (folder / SHARDS[0]).write_bytes(b"cut")
+    for asked in (False, True):
+        with pytest.raises(NotProvenError) as caught:
+            k31ctl.verify(folder, repair=asked).require_proven()
+        assert caught.value.remedy.startswith(f"k31ctl fetch REPO --to {folder} ")
 
 
 def test_a_missing_tensor_is_named_without_any_record(folder: Path) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from k31ctl.report import plan_document
 from k31ctl.report.html import plan_page
+from k31ctl.report.plan_text import as_text
 from tests.core.deployments import planned
 from tests.report import plan_documents as documents
 
@@ -144,10 +145,11 @@ def test_each_slider_has_a_label_and_an_output(full: Outline) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        "kimi-k3 fits on one 8x-b300 (8 GPUs, TP8, vLLM 0.33.0) in 10 of 20 cases asked for",
+        "Kimi K3 fits on one 8x-b300 (8 GPUs, TP8, vLLM 0.33.0) in 10 of 20 cases asked for",
         "a reader waits 1.54 s for the first token",  # 0.9 + 0.02 x 32
+        ", the first of the 20 loads asked for, a reader waits ",
         "1.16 to 2.08 s",  # 1.54 less 25 %, and 35 % more
-        "$6.93 for a million output tokens ($5.20 to $9.36)",
+        "an hour and, with that load, $6.93 for a million output tokens ($5.20 to $9.36)",
         "costs less than Kimi K3.1 Pro API from 612 million tokens a day",
         "1.17 \u00d7",  # routed experts: 8.1 of 6.9 ms
         "70.7 min",  # 240 + 3120 + 372 + 410 + 95 + 3 seconds
@@ -170,7 +172,7 @@ def test_numbers_behind_charts_are_open_until_a_script_folds_them(full: Outline)
 
 def test_a_plan_that_does_not_fit_says_so_first_and_says_the_way_out() -> None:
     found = outline(documents.too_large())
-    assert "kimi-k3 does not fit on one 8x-h200" in found.text
+    assert "Kimi K3 does not fit on one 8x-h200" in found.text
     assert "--nodes 2 fits as TP8xPP2" in found.text
 
 
@@ -254,6 +256,18 @@ def test_the_same_document_gives_the_same_bytes_whatever_the_order_of_its_keys()
 
 def test_a_page_is_small_enough_to_send() -> None:
     assert len(page(documents.full()).encode()) < 1_200_000
+
+
+def test_the_page_says_what_is_left_and_how_many_as_the_text_does() -> None:
+    plan = planned()
+    document = documents.loaded()
+    document["result"]["performance"]["workload"]["concurrency"] = 1
+    said, found = as_text(plan), outline(document)
+    (left,) = re.findall(r"^  left +#* +([\d.]+)", said, flags=re.MULTILINE)
+    assert re.findall(r"the engine's cacheleft([\d]+\.\d)", found.text) == [left]
+    assert "With 1 request at once of " in found.text
+    assert "the first of" not in found.text
+    assert "left" not in as_text(planned(contexts=(8_192, 131_072))).partition("per GPU")[0]
 
 
 def test_bars_of_memory_add_up_to_the_gpu() -> None:

@@ -10,6 +10,7 @@ import pytest
 from k31ctl.catalog.hardware import load_node
 from k31ctl.core.rules import Severity
 from k31ctl.errors import InputError
+from k31ctl.serve.fix import Fixed
 from k31ctl.serve.lint import Asked
 from k31ctl.serve.lint_files import LintedFile, lint_files
 from tests.core.catalogs import STORE
@@ -55,6 +56,16 @@ def test_a_script_is_followed_and_what_is_wrong_is_told_where_it_stands(
     assert errors(found["node.sh"]) == ["flag-unknown"]
     assert found["node.sh"].findings[0].where.endswith("node.sh:3")
     assert errors(found["start.sh"]) == []
+
+
+def test_a_script_with_windows_line_ends_is_an_error_and_mended(tmp_path: Path) -> None:
+    script = "#!/bin/bash\n" + GOOD.replace(" -tp", " \\\n  -tp") + "\n"
+    (tmp_path / "crlf.sh").write_bytes(script.replace("\n", "\r\n").encode())
+    (tmp_path / "unix.sh").write_text(script)
+    found = checked(tmp_path, "crlf.sh", "unix.sh")
+    assert errors(found["crlf.sh"]) == ["script-line-ends"]
+    assert errors(found["unix.sh"]) == []
+    assert found["crlf.sh"].fixed == Fixed(text=script, num_made=1)
 
 
 def test_what_the_caller_exports_and_hands_over_counts_in_the_script(tmp_path: Path) -> None:

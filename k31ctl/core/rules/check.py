@@ -12,6 +12,7 @@ from k31ctl.core.rules.node_rules import NODE_RULES
 from k31ctl.core.rules.place_rules import PLACE_RULES
 from k31ctl.core.rules.read_rules import read_findings
 from k31ctl.core.rules.rule import Rule
+from k31ctl.core.rules.script_rules import SCRIPT_RULES
 from k31ctl.core.rules.sglang_draft_rules import SGLANG_DRAFT_RULES
 from k31ctl.core.rules.sglang_rules import SGLANG_RULES
 from k31ctl.core.rules.sglang_state_rules import SGLANG_STATE_RULES
@@ -40,6 +41,7 @@ RULES: tuple[Rule, ...] = (
     *ALLOCATION_RULES,
     *PLACE_RULES,
     *NODE_RULES,
+    *SCRIPT_RULES,
 )
 _ORDER = list(Severity)
 _OF_PLANNER = "layout-refused"

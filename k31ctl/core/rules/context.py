@@ -83,7 +83,8 @@ class LaunchContext:
     say nothing. ``nodes`` is 0 where nothing says how many there are; ``told_gpus_per_node`` and
     ``told_memory_bytes`` are what a batch script asks for, 0 where it does not. ``router_ports``
     are the bootstrap ports of prefill servers by the router of the same file. ``on_ray`` is
-    whether the file speaks of a Ray cluster, ``published`` whether the launch has every
+    whether the file speaks of a Ray cluster, ``has_carriage_returns`` whether its lines end in
+    CR and LF, ``published`` whether the launch has every
     setting of a published recipe.
     """
 
@@ -108,6 +109,7 @@ class LaunchContext:
     told_memory_bytes: int = 0
     router_ports: tuple[int, ...] = ()
     on_ray: bool = False
+    has_carriage_returns: bool = False
     published: bool = False
 
     @property

@@ -12,12 +12,14 @@ class Change:
 
     ``replace`` gives words other text, ``remove`` takes words out, ``add`` puts words at the end
     of the command; variables are set, or unset where their new value is None.
+    ``unix_lines`` ends every line of the file in LF alone.
     """
 
     replace: dict[int, str] = field(default_factory=dict)
     remove: tuple[int, ...] = ()
     add: tuple[str, ...] = ()
     variables: dict[str, str | None] = field(default_factory=dict)
+    unix_lines: bool = False
 
 
 @frozen

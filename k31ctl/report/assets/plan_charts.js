@@ -6,7 +6,7 @@ globalThis.planCharts = (() => {
   const PARTS = [
     ["weights", "weights"], ["activations", "activations"], ["graphs", "CUDA graphs"],
     ["engine", "other engine memory"], ["extra", "draft, adapter"], ["kv", "KV cache asked for"],
-    ["state", "KDA state"], ["pool", "cache still free"], ["left", "outside the cache"],
+    ["state", "KDA state"], ["pool", "cache still free"], ["left", "left, outside the cache"],
   ];
   const SERIES = 6;
   const SYMBOLS = ["circle", "square", "triangle", "diamond", "star", "cross"];

@@ -42,7 +42,8 @@ class FoundLaunch:
     """One command of a file that may start an engine, and what the file says about its place.
 
     ``head`` is the beginning of the file, which may say with what it was made; ``on_ray`` is
-    whether the file speaks of a Ray cluster, ``router_ports`` what a router in it knows prefill
+    whether the file speaks of a Ray cluster, ``has_carriage_returns`` whether its lines end in
+    CR and LF, ``router_ports`` what a router in it knows prefill
     servers by, ``memory_bytes`` the host memory that a batch job asks for. ``source`` is the
     script that the words stand in where another file runs it, None where it is the file itself.
     ``model`` is what is served where the command only names a folder. ``expanded`` are the
@@ -63,6 +64,7 @@ class FoundLaunch:
     model: str = ""
     head: str = ""
     on_ray: bool = False
+    has_carriage_returns: bool = False
     expanded: frozenset[str] = frozenset()
     router_ports: tuple[int, ...] = ()
     source: Source | None = None

@@ -6,7 +6,7 @@ damping). Without measurements it returns the priors.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import exp, log, sqrt
 from operator import mul
@@ -53,6 +53,7 @@ def fitted(parameters: SpeedParameters, trials: Sequence[Trial]) -> SpeedParamet
     problem = _Problem(parameters, entries, names, trials, _weights(trials))
     x = [0.0] * len(names)  # logarithm of value over prior, in prior spreads
     residuals = problem.residuals(x)
+    problem.look(x, residuals)
     damping, jacobian = 1e-3, problem.jacobian(x, residuals)
     for _ in range(MOST_ROUNDS):
         moved = False
@@ -65,7 +66,7 @@ def fitted(parameters: SpeedParameters, trials: Sequence[Trial]) -> SpeedParamet
                 x, residuals, damping, moved = new_x, new, damping / 5, gain > LEAST_GAIN
                 break
             damping *= 5
-        if not moved:
+        if not moved and not problem.look(x, residuals):
             break
         jacobian = problem.jacobian(x, residuals)
     variances = inverse_diagonal(_normal(jacobian, 0.0)) if x else []
@@ -85,7 +86,7 @@ class _Problem:
     ) -> None:
         self._parameters, self._entries, self._names = parameters, entries, names
         self._trials, self._weights = trials, weights
-        self._touched: list[list[int]] | None = None
+        self._touched: list[set[int]] = [set() for _ in names]
 
     def _at(self, x: Sequence[float]) -> SpeedParameters:
         return _at(self._parameters, self._entries, self._names, x)
@@ -102,29 +103,45 @@ class _Problem:
         """Residuals of every trial."""
         return _residuals(self._at(x), self._trials, self._weights)
 
+    def look(self, x: Sequence[float], residuals: Sequence[Sequence[float]]) -> bool:
+        """Look which trials each parameter moves here, and tell whether any is new.
+
+        Of another engine or GPU it moves nothing at any value. But what hides behind a larger term
+        at the priors may show where the fit has come to, so that it is looked at there again.
+        """
+        before, here = sum(map(len, self._touched)), self._at(x)
+        for i, touched in enumerate(self._touched):
+            columns = self._columns(here, x, i, range(len(self._trials)), residuals)
+            touched |= {j for j, column in columns.items() if any(column)}
+        return sum(map(len, self._touched)) > before
+
     def jacobian(
         self, x: Sequence[float], residuals: Sequence[Sequence[float]]
     ) -> list[list[float]]:
-        """Rows by parameter: how much each residual moves with it.
-
-        A parameter of another engine or GPU moves nothing at any value: looked at once.
-        """
-        every = list(range(len(self._trials)))
-        touched = self._touched or [every for _ in x]
+        """Rows by parameter: how much each residual moves with it."""
         here = self._at(x)
         rows = []
-        for i, indices in enumerate(touched):
-            moved = self._moved(here, i, x[i] + STEP)
-            columns = [[0.0] * len(values) for values in residuals]
-            for index in indices:
-                new = _of_trial(moved, self._trials[index], self._weights[index])
-                pairs = zip(new, residuals[index], strict=True)
-                columns[index] = [(a - b) / STEP for a, b in pairs]
-            rows.append(_flat(columns))
-            if self._touched is None:
-                touched[i] = [j for j in indices if any(columns[j])]
-        self._touched = touched
+        for i, touched in enumerate(self._touched):
+            columns = self._columns(here, x, i, touched, residuals)
+            idle = ([0.0] * len(values) for values in residuals)
+            rows.append(_flat([columns.get(j, zeros) for j, zeros in enumerate(idle)]))
         return rows
+
+    def _columns(
+        self,
+        here: SpeedParameters,
+        x: Sequence[float],
+        i: int,
+        trials: Iterable[int],
+        residuals: Sequence[Sequence[float]],
+    ) -> dict[int, list[float]]:
+        """How much the residuals of some trials move with one parameter."""
+        moved = self._moved(here, i, x[i] + STEP)
+        columns = {}
+        for j in trials:
+            new = _of_trial(moved, self._trials[j], self._weights[j])
+            columns[j] = [(a - b) / STEP for a, b in zip(new, residuals[j], strict=True)]
+        return columns
 
 
 def _flat(values: Sequence[Sequence[float]]) -> list[float]:

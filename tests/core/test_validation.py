@@ -1,13 +1,15 @@
 """The packaged parameters against the published measurements of Kimi K3, seen and unseen."""
 
 from dataclasses import replace
+from math import log
 
 import pytest
 
 from k31ctl.catalog.measurements import DEFAULT_ID, load_trials, other_tables
 from k31ctl.core.estimate import Estimate
+from k31ctl.core.fit import _at, _cost, _residuals, _weights, free_names
 from k31ctl.core.measurement import Trial, estimated, predicted
-from k31ctl.core.speed_parameters import SpeedParameters
+from k31ctl.core.speed_parameters import SpeedParameters, tables
 from k31ctl.core.validation import UNSCORED, Validation, validation
 from tests.core.deployments import STORE, speed
 
@@ -106,3 +108,19 @@ def test_an_interval_holds_its_own_prediction(trial: Trial) -> None:
 def test_nothing_measured_is_nothing_missed() -> None:
     empty = validation((), (), speed(), cross=False)
     assert (empty.seen.count, empty.orders, empty.missed) == (0, (), ())
+
+
+def test_no_packaged_parameter_moved_alone_fits_better() -> None:
+    """Also what hid behind a larger term where the fit began."""
+    trials = [t for t in (*TRIALS, *OTHERS) if not t.measurement.left_out]
+    weights, names = _weights(trials), free_names(speed())
+    entries = {name: tables(speed())[name[0]][name[1]] for name in names}
+    x = [log(e.value / e.prior) / e.prior_spread for e in entries.values()]
+
+    def cost(x: list[float]) -> float:
+        return _cost(_residuals(_at(speed(), entries, names, x), trials, weights), x)
+
+    best = cost(x)
+    for i in range(len(names)):
+        for step in (-0.05, 0.05):
+            assert cost([*x[:i], x[i] + step, *x[i + 1 :]]) > best - 1e-3, names[i]

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from k31ctl.catalog.plan_document import read_plan
 from k31ctl.core.kv_cache import IndexFormat, KvFormat, StateDtype
+from k31ctl.core.layout_rules import MOST_RANKS
 from k31ctl.core.planned import Counted, PlannedSettings
 from k31ctl.errors import InputError
 from k31ctl.values import frozen
@@ -51,7 +52,7 @@ def _plan_file(inputs: Any, result: Any) -> PlanFile:
         model=str(inputs["model"]),
         engine=f"{inputs['engine']}@{inputs['engine_version']}",
         hardware=str(inputs["hardware"]),
-        sizes={size: int(inputs["layout"][size]) for size in _SIZES},
+        sizes={size: _ranks(inputs["layout"][size]) for size in _SIZES},
         contexts=_lengths(request["contexts"]),
         max_model_len=_number(request["max_model_len"]),
         kv_dtype=KvFormat(kv_dtype) if kv_dtype else None,
@@ -61,6 +62,12 @@ def _plan_file(inputs: Any, result: Any) -> PlanFile:
         text_only=bool(request.get("text_only")),
         settings=_settings(request, asked, result),
     )
+
+
+def _ranks(value: Any) -> int:
+    if not 1 <= (ranks := int(value)) <= MOST_RANKS:
+        raise ValueError
+    return ranks
 
 
 def _counted(result: Any) -> Counted | None:

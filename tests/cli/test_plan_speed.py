@@ -24,7 +24,6 @@ LOAD = ("--prompt-tokens", "8192", "--output-tokens", "256")
         (("--rate", "inf"), "--rate"),
         (("--rate", "1", "--concurrency", "4"), "--rate, --concurrency"),
         (("--slo", "fast"), "--slo"),
-        (("--slo", ""), "--slo"),
         (("--slo", "ttft_p99_s<=-1"), "--slo"),
         (("--slo", "ttft_p99_s<=nan"), "--slo"),
         (("--prompt-tokens", "0"), "--prompt-tokens"),

@@ -298,6 +298,19 @@ def test_a_file_that_is_no_plan_is_told(k31ctl: Run, tmp_path: Path, text: str) 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("size", [0, 1 << 20])
+def test_a_plan_with_a_size_that_no_layout_has_is_none(
+    k31ctl: Run, tmp_path: Path, size: int
+) -> None:
+    found = document(k31ctl("plan", "kimi-k3", "--json"))
+    found["inputs"]["layout"]["dcp"] = size
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(found))
+    done = k31ctl("serve", "--plan", str(plan))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "not the document of a plan" in done.stderr
+
+
 def test_a_part_of_a_checkpoint_is_not_served(k31ctl: Run, tmp_path: Path) -> None:
     words = ("serve", "kimi-k3", "--on", "8x-b300", "--model-path", str(tmp_path))
     assert k31ctl(*words).returncode == 0

@@ -15,6 +15,7 @@ from k31ctl.serve.lint_files import LintedFile, lint_files
 STORE = Store(default_folders(()))
 NODE = load_node(STORE, "8x-b300")
 TRUST, PARSER = "trust-remote-code-missing", "tool-parser-wrong"
+LINE_ENDS = "script-line-ends"
 SERVE = (
     "vllm serve moonshotai/Kimi-K3 -tp 8 --enable-auto-tool-choice --reasoning-parser kimi_k3 "
     "--tool-call-parser kimi_k2"
@@ -78,8 +79,11 @@ def told(file: LintedFile) -> dict[str, int]:
             {TRUST: 3, PARSER: 3, "waiver-unused": 1},
         ),
         (f"{SERVE}\n# k31ctl: ignore {TRUST} x", {TRUST: 1, PARSER: 1, "waiver-unused": 2}),
-        (f"{SERVE} # k31ctl: ignore {PARSER}\ta reason\r", {TRUST: 1}),
-        (f"\u2028\n{SERVE} # k31ctl: ignore {PARSER}\r", {TRUST: 2, "waiver-without-reason": 2}),
+        (f"{SERVE} # k31ctl: ignore {PARSER}\ta reason\r", {TRUST: 1, LINE_ENDS: 1}),
+        (
+            f"\u2028\n{SERVE} # k31ctl: ignore {PARSER}\r",
+            {TRUST: 2, "waiver-without-reason": 2, LINE_ENDS: 2},
+        ),
         (f"{SERVE} # k31ctl: ignore {PARSER}", {TRUST: 1, "waiver-without-reason": 1}),
         (f"{SERVE} # k31ctl: ignore", {TRUST: 1, PARSER: 1, "waiver-unknown-rule": 1}),
         (f"{SERVE} # k31ctl: ignore {PARSER}x y", {TRUST: 1, PARSER: 1, "waiver-unknown-rule": 1}),

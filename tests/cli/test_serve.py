@@ -302,7 +302,7 @@ def test_a_file_that_is_no_plan_is_told(k31ctl: Run, tmp_path: Path, text: str) 
 def test_a_plan_with_a_size_that_no_layout_has_is_none(
     k31ctl: Run, tmp_path: Path, size: int
 ) -> None:
-    found = document(k31ctl("plan", "kimi-k3", "--json"))
+    found = json.loads(k31ctl("plan", "kimi-k3", "--json").stdout)
     found["inputs"]["layout"]["dcp"] = size
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(found))
